@@ -4,9 +4,9 @@
 // the end. The grid does not depend on the number of keys. Of a Config these kernels also need
 //   warps      of a block
 //   cluster    blocks of a cluster; where a GPU has no clusters, the first block of each does all the work
-// Where it says `makes_heads = true`, queries, new keys and new values are not there yet: the kernel is given
-// a functor `heads` that makes them first, and query() is not called. See attention_decode_heads.cuh. Then it
-// has
+// Where it says `makes_heads = true`, new keys and new values are not there yet: the kernel is given a
+// functor `heads` that makes them first. See attention_decode_heads.cuh. Then it has
+//   makes_queries   nor are queries: the functor makes them too, and query() is not called
 //   extends_keys    the new keys, as many as queries, come after all others
 
 #include "attention_rows.cuh"
@@ -40,6 +40,10 @@ template <class Config>
 constexpr bool makes_heads<Config, typename SinkFlag<(Config::makes_heads, true)>::type> =
     Config::makes_heads;
 template <class Config, bool Makes = makes_heads<Config>>
+constexpr bool makes_queries = false;
+template <class Config>
+constexpr bool makes_queries<Config, true> = Config::makes_queries;
+template <class Config, bool Makes = makes_heads<Config>>
 constexpr bool extends_keys = false;
 template <class Config>
 constexpr bool extends_keys<Config, true> = Config::extends_keys;
@@ -48,11 +52,11 @@ template <class Config>
 constexpr int query_pitch = Config::depth + 16 / (int)sizeof(typename Config::Query);
 
 // Has the block's warps make what the tile needs and is not there yet, after pdl_wait(). The tile's queries,
-// in shared memory; null where they are in memory.
+// in shared memory; null where they are not made.
 template <class Config, int Rows, class Body, class Heads>
 DEVICE const typename Config::Query *make_heads(const Body &body, const DecodeTile &tile,
                                                 const Heads &heads) {
-  if constexpr (makes_heads<Config>) {
+  if constexpr (makes_queries<Config>) {
     SHARED(typename Config::Query, made, Rows * query_pitch<Config>);
     const int rows_here = tile.last_row - tile.row0 < Rows ? (int)(tile.last_row - tile.row0) + 1 : Rows;
     // Where row 0 of head 0 would be.
@@ -60,6 +64,10 @@ DEVICE const typename Config::Query *make_heads(const Body &body, const DecodeTi
     barrier();
     return made;
   } else {
+    if constexpr (makes_heads<Config>) {
+      heads(tile);
+      barrier();
+    }
     return nullptr;
   }
 }

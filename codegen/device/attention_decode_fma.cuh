@@ -53,7 +53,7 @@ DEVICE void load_queries(f32 (&queries)[Rows][Columns::vectors][Columns::length]
         queries[r][v][e] = 0.f;
         if (!Columns::has(column))
           continue;
-        if constexpr (makes_heads<Config>)
+        if constexpr (makes_queries<Config>)
           queries[r][v][e] = to_f32(load(made_query<Config>(made, tile, row) + column));
         else
           queries[r][v][e] =
@@ -166,11 +166,15 @@ DEVICE void attention_decode_fma(const Body &body, const Heads &heads = Heads())
   const i64 first = first_key<Config>(body, tile, query), last = last_key<Config>(body, tile, query);
   pdl_wait();
   pdl_launch_dependents();
+  // Queries that are there are on their way while heads are made.
+  f32 queries[rows][Keys::vectors][Keys::length];
+  if constexpr (!makes_queries<Config>)
+    load_queries<Keys, Config>(queries, body, tile, nullptr);
   const auto *const made = make_heads<Config, rows>(body, tile, heads);
+  if constexpr (makes_queries<Config>)
+    load_queries<Keys, Config>(queries, body, tile, made);
   const auto scale_k = key_scale<Config>(body, tile.kv_head);
   const auto scale_v = value_scale<Config>(body, tile.kv_head);
-  f32 queries[rows][Keys::vectors][Keys::length];
-  load_queries<Keys, Config>(queries, body, tile, made);
 
   f32 keys[batch][Keys::vectors][Keys::length], values[batch][Values::vectors][Values::length];
   typename MaskRow<Config>::Value masked[1];

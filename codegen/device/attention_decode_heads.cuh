@@ -1,7 +1,8 @@
 #pragma once
 // What a kernel of a few rows does before it looks at keys, where its Config says `makes_heads`: its block
-// makes, of what the matmuls before it left, the tile's queries, into shared memory, and the new keys and
-// values of its key/value head, into the cache. Each is a row of a row body (row.cuh): rotated, with norms.
+// makes, of what the matmuls before it left, the new keys and values of its key/value head, into the cache,
+// and, where it says `makes_queries`, the tile's queries, into shared memory. Each is a row of a row body
+// (row.cuh): copied, or rotated, with norms.
 //
 // All blocks of a cluster, and those of the head's other tiles, make the same keys and values and write the
 // same bytes to the same places, after pdl_wait(). So a block needs no other: after its barrier it reads what

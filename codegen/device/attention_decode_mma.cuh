@@ -243,16 +243,20 @@ DEVICE void attention_decode_mma(const Body &body, const Heads &heads = Heads())
     for (int s = 0; s < turns; ++s)
       streams[s].start(j + s * step, turns * step);
   };
-  // Keys of the past are on their way while heads are made; what a warp reads of new ones comes after that.
+  // Keys of the past, and queries that are there, are on their way while heads are made; what a warp reads of
+  // new keys comes after that.
   constexpr int ahead = turns * (Config::stages > 1 ? Config::stages : 1) - 1;
   const bool starts_first = extends_keys<Config> && j + ahead * step + tile_keys <= tile.shift;
   if (starts_first)
     start_streams();
+  DecodeQueries<Config> queries;
+  if constexpr (!makes_queries<Config>)
+    queries.start(body, tile, nullptr);
   const auto *const made = make_heads<Config, rows>(body, tile, heads);
+  if constexpr (makes_queries<Config>)
+    queries.start(body, tile, made);
   const auto scale_k = key_scale<Config>(body, tile.kv_head);
   const auto scale_v = value_scale<Config>(body, tile.kv_head);
-  DecodeQueries<Config> queries;
-  queries.start(body, tile, made);
 
   DecodeSoftmax<Config> softmax;
   softmax.start();

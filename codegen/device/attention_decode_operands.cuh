@@ -231,7 +231,7 @@ struct DecodeQueries {
     using T = typename Config::Query;
     const i64 row = row_or_last(tile, tile.row0 + (n * 8 + fragment_line()));
     const int column = c * 32 + fragment_part() * 8;
-    if constexpr (makes_heads<Config>) {
+    if constexpr (makes_queries<Config>) {
       Vec<u32, 4> words = Vec<u32, 4>();
       if (Config::depth % 32 == 0 || column < Config::depth)
         words = load_vec<u32, 4>(reinterpret_cast<const u32 *>(made_query<Config>(made, tile, row) + column));

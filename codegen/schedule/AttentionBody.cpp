@@ -57,6 +57,7 @@ void KernelBuilder::writeConfig() {
     source.config.set("has_sink", true);
   if (problem.made) {
     source.config.set("makes_heads", true);
+    source.config.set("makes_queries", problem.made->queries.part != nullptr);
     source.config.set("extends_keys", problem.made->parts.isExtended);
   }
 }
@@ -224,7 +225,8 @@ KernelDraft KernelBuilder::finish(const Launch &launch) {
   count("group", problem.group);
   count("query_count", problem.isRagged ? problem.batch : problem.queries);
   count("key_count", problem.keys);
-  if (!problem.made)
+  const bool makesQueries = problem.made && problem.made->queries.part;
+  if (!makesQueries)
     writeQueries();
   writeRows("key", problem.storedKeys);
   writeRows("value", problem.storedValues);
@@ -242,8 +244,12 @@ KernelDraft KernelBuilder::finish(const Launch &launch) {
   entry.schedule = "attention";
   entry.function = variant;
   entry.arguments = launch.arguments;
-  entry.name =
-      fmt::format("{}{}_{}_d{}", problem.made ? "rope_" : "", variant, typeOf(op.getQ()), problem.depth);
+  const bool rotates = problem.made && llvm::any_of(problem.made->parts.heads.ops, llvm::IsaPred<nn::RopeOp>);
+  entry.name = fmt::format("{}{}_{}_d{}",
+                           rotates        ? "rope_"
+                           : problem.made ? "write_"
+                                          : "",
+                           variant, typeOf(op.getQ()), problem.depth);
   if (problem.made) {
     body::Code code;
     problem.made->write(problem, launch.warps, source, code);

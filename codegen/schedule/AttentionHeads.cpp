@@ -106,13 +106,14 @@ public:
       const unsigned output = part.graph.stores.front().access.index;
       if (output != markedPart.graph.stores.front().access.index)
         return std::string("rows in another order");
-      if (output > 0)
-        made->fresh[output - 1].push_back(std::get<HeadRows>(rows));
+      const unsigned firstCache = parts.queries ? 1 : 0;
+      if (output >= firstCache)
+        made->fresh[output - firstCache].push_back(std::get<HeadRows>(rows));
       else if (std::exchange(made->queries, std::get<HeadRows>(rows)).part)
         return std::string("queries that are put together");
       for (row::Store &store : part.graph.stores) {
-        if (output > 0) {
-          store.access.index = made->outputOf(parts.caches[output - 1].whole);
+        if (output >= firstCache) {
+          store.access.index = made->outputOf(parts.caches[output - firstCache].whole);
           continue;
         }
         store.into = "queries";
@@ -122,18 +123,20 @@ public:
     for (const auto &fresh : made->fresh)
       if (fresh.empty() || fresh.size() > (parts.isExtended ? 1 : 2))
         return std::string("new keys or values that are put together");
-    if (!made->queries.part)
+    if (parts.queries && !made->queries.part)
       return std::string("no queries");
     return std::move(made);
   }
 
 private:
   std::optional<std::string> findPlaces() {
-    const DimShape &q = context.shape(parts.queries);
     markedInputs.assign(context.inputs.begin(), context.inputs.end());
-    made->outputs.push_back(
-        viewOfQueries(parts.queries, context, q[1].floorDiv(context.shape(parts.caches.front().whole)[1])));
-    markedOutputs.push_back(marked(made->outputs.front()));
+    if (parts.queries) {
+      const Dim kvHeads = context.shape(parts.caches.front().whole)[1];
+      made->outputs.push_back(
+          viewOfQueries(parts.queries, context, context.shape(parts.queries)[1].floorDiv(kvHeads)));
+      markedOutputs.push_back(marked(made->outputs.front()));
+    }
     for (const auto &cache : parts.caches) {
       const View view = context.output(made->outputOf(cache.whole), cache.whole);
       View &past =
@@ -173,7 +176,7 @@ unsigned MadeHeads::inputOf(unsigned index) const {
   for (const auto &cache : parts.caches)
     if (cache.whole == value)
       return static_cast<unsigned>(llvm::find(kernel.inputs, cache.past) - kernel.inputs.begin());
-  llvm_unreachable("queries are in no input");
+  llvm_unreachable("queries that are made are in no input");
 }
 
 void MadeHeads::write(const Problem &problem, int64_t warps, body::KernelSource &source,
@@ -197,12 +200,16 @@ void MadeHeads::write(const Problem &problem, int64_t warps, body::KernelSource 
     return fmt::format("[&](i64 entry, i64 head, i64 position) {{ return {}; }}",
                        text.empty() ? "(i64)0" : text);
   };
-  entry.line(fmt::format("const auto heads = [&](const DecodeTile &tile, int rows, {} *queries) {{",
-                         body::spelling(dtype(parts.queries))));
-  const auto [queryConfig, queryBody] = declared(queries, "Queries");
-  entry.line(fmt::format("make_queries<Config, {}>({}, tile, rows, {},", queryConfig, queryBody,
-                         source.size(problem.group)));
-  entry.line("    " + number(queries) + ");");
+  if (queries.part) {
+    entry.line(fmt::format("const auto heads = [&](const DecodeTile &tile, int rows, {} *queries) {{",
+                           body::spelling(dtype(parts.queries))));
+    const auto [queryConfig, queryBody] = declared(queries, "Queries");
+    entry.line(fmt::format("make_queries<Config, {}>({}, tile, rows, {},", queryConfig, queryBody,
+                           source.size(problem.group)));
+    entry.line("    " + number(queries) + ");");
+  } else {
+    entry.line("const auto heads = [&](const DecodeTile &tile) {");
+  }
   for (auto [index, all] : llvm::enumerate(fresh)) {
     const bool isKeys = parts.caches[index].whole == problem.storedKeys.tensor;
     for (auto [place, rows] : llvm::enumerate(all)) {

@@ -1,5 +1,6 @@
-// What an attention of few rows makes itself before it looks at keys: its queries, and the last keys and
-// values, as rows of row bodies. See codegen/device/attention_decode_heads.cuh.
+// What an attention of few rows makes itself before it looks at keys: its queries, where they are not there
+// as it reads them, and the last keys and values, as rows of row bodies. See
+// codegen/device/attention_decode_heads.cuh.
 #pragma once
 
 #include "codegen/body/KernelSource.h"
@@ -22,7 +23,7 @@ struct MadeHeads {
   KernelContext context;                ///< of it
   llvm::SmallVector<View> outputs = {}; ///< of parts.heads, as the kernel has them
   row::Parts rowParts = {};
-  HeadRows queries = {};
+  HeadRows queries = {}; ///< without a part: they are an input
   /// Of each of parts.caches what is new; where data places it, also rows that are cleared.
   llvm::SmallVector<HeadRows> fresh[2] = {};
 

@@ -62,8 +62,8 @@ struct Problem {
   int64_t mostPairs;                     ///< of batch entry and key/value head, likewise
   /// Entries are tokens, and those of one sequence are taken together, as queries of one entry.
   bool isRagged = false;
-  /// Queries, and the last keys and values, where the kernel makes them itself. The inputs are then those of
-  /// `made->parts.attention`.
+  /// The last keys and values, and queries that are not there, where the kernel makes them itself. The inputs
+  /// are then those of `made->parts.attention`.
   const MadeHeads *made = nullptr;
 
   /// Whether scales, if each column has one, can be read 16 bytes at a time.

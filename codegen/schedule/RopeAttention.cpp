@@ -1,6 +1,6 @@
-// Rotations of queries and keys, the writes of new keys and values into a cache, and the attention that reads
-// them: for few queries one kernel, which makes what its tiles need before it looks at keys; for others
-// kernels of the two parts, as they would be without the group.
+// The writes of new keys and values into a cache, with rotations of queries and keys if there are any, and
+// the attention that reads them: for few queries one kernel, which makes what its tiles need before it looks
+// at keys; for others kernels of the two parts, as they would be without the group.
 #include "codegen/schedule/AttentionHeads.h"
 #include "codegen/schedule/PlannedParts.h"
 #include "codegen/schedule/Schedules.h"

@@ -15,8 +15,8 @@ public:
 
   std::variant<RopeAttentionParts, std::string> run() {
     auto op = llvm::find_if(region.ops, llvm::IsaPred<nn::AttentionOp>);
-    if (op == region.ops.end() || llvm::none_of(region.ops, llvm::IsaPred<nn::RopeOp>))
-      return std::string("no rotations and nn.attention");
+    if (op == region.ops.end())
+      return std::string("no nn.attention");
     attention = cast<nn::AttentionOp>(*op);
     if (auto reason = findOutputs())
       return *reason;
@@ -54,16 +54,17 @@ private:
     }
     if (!parts.result || parts.caches.size() != 2)
       return std::string("no two caches and a result of nn.attention that leave");
-    parts.queries = attention.getQ();
-    if (!isMade(parts.queries))
-      return std::string("queries that are not made in the region");
+    if (isMade(attention.getQ()))
+      parts.queries = attention.getQ();
     return std::nullopt;
   }
 
   /// Ops that the queries and the caches are made of, and the others. Numbers are in both.
   void assign() {
     llvm::DenseSet<Operation *> made;
-    SmallVector<Value> pending{parts.queries};
+    SmallVector<Value> pending;
+    if (parts.queries)
+      pending.push_back(parts.queries);
     for (const auto &cache : parts.caches)
       pending.push_back(cache.whole);
     while (!pending.empty()) {
@@ -93,7 +94,8 @@ private:
       part->anchor = region.anchor;
       part->pattern = region.pattern;
     }
-    parts.heads.outputs = {parts.queries};
+    if (parts.queries)
+      parts.heads.outputs = {parts.queries};
     for (const auto &cache : parts.caches)
       parts.heads.outputs.push_back(cache.whole);
     parts.attention.outputs = {parts.result};

@@ -1,5 +1,5 @@
-// Rotations of queries and keys with the writes into a cache, and the attention that reads it, as two
-// regions.
+// Writes into a cache, with rotations of queries and keys if there are any, and the attention that reads it,
+// as two regions.
 #pragma once
 
 #include "codegen/Schedule.h"
@@ -8,9 +8,10 @@
 namespace fusion::attention {
 
 struct RopeAttentionParts {
-  Region heads;     ///< inputs: the region's; outputs: the queries, then the caches
-  Region attention; ///< inputs: the region's, then the outputs of `heads`; output: the attention's result
-  mlir::Value queries, result;
+  Region heads;        ///< inputs: the region's; outputs: the queries, if they are made, then the caches
+  Region attention;    ///< inputs: the region's, then the outputs of `heads`; output: the attention's result
+  mlir::Value queries; ///< null: they are an input of the region
+  mlir::Value result;
   /// A cache and what it held before: an output and an input.
   struct Cache {
     mlir::Value whole, past;

@@ -16,6 +16,7 @@ struct RopeAttention {
   int heads = 4, kvHeads = 2, width = 64, valueWidth = 64, rotary = 64;
   std::string fresh = "1"; ///< new positions: a number, or a symbol
   bool interleaved = false, merged = false;
+  bool rotatesQueries = true, rotatesKeys = true; ///< else they are read, written as they are
   std::string norm = {}, after = {}; ///< attributes of a norm of queries and keys, before or after rotations
   std::string attributes = "scale = 0.2 : f32";
   bool masked = false;
@@ -55,8 +56,10 @@ inline std::string module(const RopeAttention &c) {
   const std::string table =
       fmt::format("tensor<1x1x{}x{}x{}>", n, c.interleaved ? c.rotary / 2 : c.rotary, c.type);
   const std::string weight = fmt::format("tensor<{}x{}>", c.width, c.type);
-  auto chain = [&](const char *name, int count) {
+  auto chain = [&](const char *name, int count, bool rotates) {
     std::string from = fmt::format("%{}_in", name), text;
+    if (!rotates)
+      return std::pair(text, from);
     auto norm = [&](const char *suffix, const std::string &attributes) {
       if (attributes.empty())
         return;
@@ -72,8 +75,8 @@ inline std::string module(const RopeAttention &c) {
     norm("a", c.after);
     return std::pair(text, from);
   };
-  const auto [queryOps, q] = chain("q", c.heads);
-  const auto [keyOps, k] = chain("k", c.kvHeads);
+  const auto [queryOps, q] = chain("q", c.heads, c.rotatesQueries);
+  const auto [keyOps, k] = chain("k", c.kvHeads, c.rotatesKeys);
   const std::string rows = fmt::format("tensor<{}x1x{}x1xi64>", b, n),
                     bound = fmt::format("tensor<{}x1x{}x?xi1>", b, n);
   auto write = [&](const char *name, std::string from, int width) {

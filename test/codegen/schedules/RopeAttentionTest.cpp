@@ -15,8 +15,15 @@ std::string run(const RopeAttention &c, int64_t batch, int64_t past, int64_t fre
   if (c.fresh == "n")
     test.variant = "other kernel";
   const std::string source = check(ropeAttentionSchedule(), test);
-  EXPECT_TRUE(has(source, "make_queries<Config")) << source;
+  EXPECT_EQ(has(source, "make_queries<Config"), c.rotatesQueries) << source;
   return source;
+}
+
+RopeAttention withoutRotations(const char *type) {
+  RopeAttention c;
+  c.type = type;
+  c.rotatesQueries = c.rotatesKeys = false;
+  return c;
 }
 
 TEST(RopeAttention, TypesAndPasts) {
@@ -114,6 +121,7 @@ TEST(RopeAttention, RowsThatDataPlaces) {
         c.type = type;
         c.placed = true;
         c.grows = grows;
+        c.rotatesQueries = c.rotatesKeys = (fresh == 3) != grows;
         c.fresh = std::to_string(fresh);
         c.capacity = "60";
         c.heads = 6;
@@ -138,6 +146,7 @@ TEST(RopeAttention, Codes) {
         RopeAttention c;
         c.type = type;
         c.codes = codes;
+        c.rotatesQueries = c.rotatesKeys = width != 64;
         c.width = c.valueWidth = c.rotary = width;
         c.fresh = std::to_string(fresh);
         ScheduleCase test{module(c), {{"b", batch}, {"p", 45}, {"k", 45 + fresh}}, toleranceOf(c.type)};
@@ -145,8 +154,74 @@ TEST(RopeAttention, Codes) {
           if (index == 8)
             set(tensor, 0, 0.02);
         };
-        EXPECT_TRUE(has(check(ropeAttentionSchedule(), test), "make_queries<Config"));
+        EXPECT_EQ(has(check(ropeAttentionSchedule(), test), "make_queries<Config"), c.rotatesQueries);
       }
+}
+
+/// New keys and values are only written, and queries are read as they are.
+TEST(RopeAttention, NoRotations) {
+  for (const char *type : {"f16", "bf16", "f32"})
+    for (int past : {0, 1, 15, 16, 127, 700}) {
+      RopeAttention c = withoutRotations(type);
+      c.kvHeads = past % 2 == 0 ? 2 : 4;
+      const std::string source = run(c, 2, past);
+      EXPECT_TRUE(has(source, " write_attention_decode_")) << source;
+      EXPECT_EQ(has(source, "attention_decode_mma<Config>"), c.type != "f32");
+    }
+}
+
+TEST(RopeAttention, NoRotationsOfHeadSizes) {
+  for (const char *type : {"f16", "bf16", "f32"})
+    for (auto [width, valueWidth] : {std::pair(128, 128), std::pair(256, 256), std::pair(80, 80),
+                                     std::pair(96, 64), std::pair(20, 33), std::pair(36, 36)}) {
+      RopeAttention c = withoutRotations(type);
+      c.width = width;
+      c.valueWidth = valueWidth;
+      run(c, 1, 140);
+    }
+}
+
+TEST(RopeAttention, NoRotationsOfGroupsAndNewPositions) {
+  for (auto [heads, kvHeads] : {std::pair(2, 2), std::pair(6, 2), std::pair(32, 2), std::pair(20, 1)})
+    for (const char *fresh : {"1", "3", "4"})
+      for (const char *type : {"bf16", "f32"}) {
+        RopeAttention c = withoutRotations(type);
+        c.heads = heads;
+        c.kvHeads = kvHeads;
+        c.fresh = fresh;
+        c.merged = heads != 6;
+        c.masked = heads == 6;
+        c.attributes = "scale = 0.2 : f32, causal = true";
+        run(c, 2, 70, std::stoi(fresh));
+      }
+}
+
+/// Sizes of a run, with the blocks of each number of pairs.
+TEST(RopeAttention, NoRotationsOfSizesOfARun) {
+  for (const char *type : {"f16", "f32"})
+    for (auto [batch, past, fresh] : {std::tuple(1, 40, 1), std::tuple(3, 0, 2), std::tuple(12, 33, 4),
+                                      std::tuple(20, 300, 1), std::tuple(40, 20, 3)}) {
+      RopeAttention c = withoutRotations(type);
+      c.fresh = "n";
+      c.width = c.valueWidth = 32;
+      c.attributes = "scale = 0.2 : f32, causal = true";
+      run(c, batch, past, fresh);
+    }
+}
+
+/// Either without the other.
+TEST(RopeAttention, OneRotation) {
+  for (const char *type : {"f16", "f32"})
+    for (bool queries : {false, true}) {
+      RopeAttention c;
+      c.type = type;
+      c.rotatesQueries = queries;
+      c.rotatesKeys = !queries;
+      c.fresh = "2";
+      c.norm = "eps = 1.0e-6 : f32";
+      c.attributes = "scale = 0.1 : f32, causal = true";
+      EXPECT_TRUE(has(run(c, 2, 33, 2), " rope_attention_decode_"));
+    }
 }
 
 TEST(RopeAttention, Refuses) {
