@@ -1,5 +1,5 @@
-// rope_attention: the rotations and cache writes of an attention, with the attention and the order in which
-// it writes its result.
+// rope_attention: the cache writes of an attention, and its rotations if it has any, with the attention and
+// the order in which it writes its result.
 #include "passes/fuse/Propose.h"
 
 #include "ir/dialect/AttentionSink.h"
@@ -14,8 +14,8 @@ static std::optional<std::string> refusal(nn::AttentionOp attention, const Candi
   if (llvm::any_of(write.ops, llvm::IsaPred<nn::ScatterNdOp>))
     return std::string("new keys and values go to slots of pages, which may be another entry's");
   const Value queries = attention.getQ();
-  if (!llvm::is_contained(write.ops, queries.getDefiningOp()))
-    return std::string("the queries of nn.attention are not rotated");
+  if (!llvm::is_contained(write.ops, queries.getDefiningOp())) // they are read as they are
+    return std::nullopt;
   for (Operation *user : queries.getUsers())
     if (user != attention)
       return ("the rotated queries are read by " + user->getName().getStringRef() + " too").str();

@@ -234,3 +234,61 @@ func.func @sink(%q0: tensor<2x16x1x64xbf16> {nn.name = "q"}, %k0: tensor<2x2x1x6
       : (tensor<2x16x1x64xbf16>, tensor<2x2x?x64xbf16>, tensor<2x2x?x64xbf16>, tensor<1x16x1x?xf32>) -> tensor<2x16x1x64xbf16>
   return %y, %keys, %values : tensor<2x16x1x64xbf16>, tensor<2x2x?x64xbf16>, tensor<2x2x?x64xbf16>
 }
+
+// -----
+
+// Nothing is rotated: new keys and values are written, queries are read as they are.
+// CHECK-LABEL: @learned_positions
+// CHECK: fusion.group "rope_attention" schedule "rope_attention" (%{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %[[Q:.*]] = %{{.*}})
+// CHECK-NEXT: nn.concat
+// CHECK-NEXT: nn.concat
+// CHECK-NEXT: nn.attention %[[Q]],
+// CHECK-NEXT: nn.transpose
+// CHECK-NEXT: nn.reshape
+// CHECK-NEXT: fusion.yield
+func.func @learned_positions(%qkv: tensor<2x3x384xf16>,
+    %pk: tensor<2x4x?x32xf16> {nn.dims = [2, 4, "p", 32], nn.storage = [2, 4, 64, 32]}, %pv: tensor<2x4x?x32xf16> {nn.dims = [2, 4, "p", 32], nn.storage = [2, 4, 64, 32]})
+    -> (tensor<2x3x128xf16>, tensor<2x4x?x32xf16> {nn.alias = 1 : i64}, tensor<2x4x?x32xf16> {nn.alias = 2 : i64}) {
+  %q0 = nn.slice %qkv {starts = [0, 0, 0], sizes = [2, 3, 128], steps = array<i64: 1, 1, 1>} : (tensor<2x3x384xf16>) -> tensor<2x3x128xf16>
+  %k0 = nn.slice %qkv {starts = [0, 0, 128], sizes = [2, 3, 128], steps = array<i64: 1, 1, 1>} : (tensor<2x3x384xf16>) -> tensor<2x3x128xf16>
+  %v0 = nn.slice %qkv {starts = [0, 0, 256], sizes = [2, 3, 128], steps = array<i64: 1, 1, 1>} : (tensor<2x3x384xf16>) -> tensor<2x3x128xf16>
+  %q1 = nn.reshape %q0 {shape = [2, 3, 4, 32]} : (tensor<2x3x128xf16>) -> tensor<2x3x4x32xf16>
+  %k1 = nn.reshape %k0 {shape = [2, 3, 4, 32]} : (tensor<2x3x128xf16>) -> tensor<2x3x4x32xf16>
+  %v1 = nn.reshape %v0 {shape = [2, 3, 4, 32]} : (tensor<2x3x128xf16>) -> tensor<2x3x4x32xf16>
+  %q = nn.transpose %q1 {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x3x4x32xf16>) -> tensor<2x4x3x32xf16>
+  %k = nn.transpose %k1 {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x3x4x32xf16>) -> tensor<2x4x3x32xf16>
+  %v = nn.transpose %v1 {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x3x4x32xf16>) -> tensor<2x4x3x32xf16>
+  %2 = nn.concat %pk, %k {axis = 2 : i64} : (tensor<2x4x?x32xf16>, tensor<2x4x3x32xf16>) -> tensor<2x4x?x32xf16>
+  %3 = nn.concat %pv, %v {axis = -2 : i64} : (tensor<2x4x?x32xf16>, tensor<2x4x3x32xf16>) -> tensor<2x4x?x32xf16>
+  %4 = nn.attention %q, %2, %3 {scale = 0.25 : f32, causal = true} : (tensor<2x4x3x32xf16>, tensor<2x4x?x32xf16>, tensor<2x4x?x32xf16>) -> tensor<2x4x3x32xf16>
+  %5 = nn.transpose %4 {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x4x3x32xf16>) -> tensor<2x3x4x32xf16>
+  %6 = nn.reshape %5 {shape = [2, 3, 128]} : (tensor<2x3x4x32xf16>) -> tensor<2x3x128xf16>
+  return %6, %2, %3 : tensor<2x3x128xf16>, tensor<2x4x?x32xf16>, tensor<2x4x?x32xf16>
+}
+
+// -----
+
+// Nothing is rotated, and the past is copied.
+// CHECK-LABEL: @learned_positions_copied
+// CHECK-NOT: fusion.group
+// CHECK: return
+// MISS: rope_attention missed at {{.*}}a past that is not in place
+func.func @learned_positions_copied(%q: tensor<1x4x1x32xbf16>, %k: tensor<1x4x1x32xbf16>, %v: tensor<1x4x1x32xbf16>,
+    %pk: tensor<1x4x?x32xbf16> {nn.dims = [1, 4, "p", 32]}, %pv: tensor<1x4x?x32xbf16> {nn.dims = [1, 4, "p", 32]})
+    -> (tensor<1x4x1x32xbf16>, tensor<1x4x?x32xbf16>, tensor<1x4x?x32xbf16>) {
+  %2 = nn.concat %pk, %k {axis = 2 : i64} : (tensor<1x4x?x32xbf16>, tensor<1x4x1x32xbf16>) -> tensor<1x4x?x32xbf16>
+  %3 = nn.concat %pv, %v {axis = 2 : i64} : (tensor<1x4x?x32xbf16>, tensor<1x4x1x32xbf16>) -> tensor<1x4x?x32xbf16>
+  %4 = nn.attention %q, %2, %3 {scale = 0.25 : f32} : (tensor<1x4x1x32xbf16>, tensor<1x4x?x32xbf16>, tensor<1x4x?x32xbf16>) -> tensor<1x4x1x32xbf16>
+  return %4, %2, %3 : tensor<1x4x1x32xbf16>, tensor<1x4x?x32xbf16>, tensor<1x4x?x32xbf16>
+}
+
+// -----
+
+// Keys that nobody writes.
+// CHECK-LABEL: @cross
+// CHECK-NOT: fusion.group
+// CHECK: return
+func.func @cross(%q: tensor<1x4x1x32xbf16>, %k: tensor<1x4x?x32xbf16> {nn.dims = [1, 4, "frames", 32]}, %v: tensor<1x4x?x32xbf16> {nn.dims = [1, 4, "frames", 32]}) -> tensor<1x4x1x32xbf16> {
+  %0 = nn.attention %q, %k, %v {scale = 0.25 : f32} : (tensor<1x4x1x32xbf16>, tensor<1x4x?x32xbf16>, tensor<1x4x?x32xbf16>) -> tensor<1x4x1x32xbf16>
+  return %0 : tensor<1x4x1x32xbf16>
+}

@@ -6,7 +6,8 @@ namespace fusion::test {
 namespace {
 
 TEST(RopeAttention, OneLaunch) {
-  for (const char *type : {"bf16", "f32"})
+  for (auto [type, rotates] :
+       {std::pair("bf16", true), std::pair("f32", true), std::pair("f16", false), std::pair("f32", false)})
     for (auto [heads, kvHeads, batch, past, fresh] :
          {std::tuple(4, 2, 1, 0, 1), std::tuple(4, 2, 3, 200, 1), std::tuple(6, 2, 2, 15, 2),
           std::tuple(32, 2, 2, 130, 3), std::tuple(2, 2, 40, 33, 1)}) {
@@ -18,6 +19,7 @@ TEST(RopeAttention, OneLaunch) {
       c.merged = fresh > 1;
       c.attributes = "scale = 0.2 : f32, causal = true";
       c.norm = "eps = 1.0e-6 : f32";
+      c.rotatesQueries = c.rotatesKeys = rotates;
       check(module(c), {.symbols = {{"b", batch}, {"p", past}, {"k", past + fresh}},
                         .tolerance = toleranceOf(c.type),
                         .launches = 1});
@@ -30,6 +32,7 @@ TEST(RopeAttention, PartsWhereNothingIsMeasured) {
     RopeAttention c;
     c.type = "f16";
     c.fresh = "n";
+    c.rotatesQueries = c.rotatesKeys = fresh != 3;
     c.attributes = "scale = 0.2 : f32, causal = true";
     check(module(c), {.symbols = {{"b", 2}, {"p", 50}, {"n", fresh}, {"k", 50 + fresh}},
                       .tolerance = toleranceOf(c.type),
