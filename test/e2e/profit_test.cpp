@@ -2,6 +2,7 @@
 #include "api/Lower.h"
 #include "api/Profit.h"
 #include "ir/base/Progress.h"
+#include "ir/dialect/Dialect.h"
 #include "test/runtime/TimingBackend.h"
 
 #include "mlir/Parser/Parser.h"
@@ -163,6 +164,56 @@ TEST(Profit, ANormBeforeMatmulsNeedsAMeasurement) {
     ASSERT_EQ(report.patterns["norm_matmul"].missed.size(), 1u);
     EXPECT_THAT(report.patterns["norm_matmul"].missed[0].reason, HasSubstr("computes the norm again"));
   }
+}
+
+/// A layer of GPT-2: learned positions, layer norms with biases, weights [in, out].
+constexpr const char *gpt2Layer = R"(
+!t = tensor<?x1x64xf16>
+!h = tensor<?x2x1x32xf16>
+!s = tensor<?x1x2x32xf16>
+!c = tensor<?x2x?x32xf16>
+func.func @main(%x: !t {nn.dims = ["batch", 1, 64]}, %g: tensor<64xf16>, %b: tensor<64xf16>, %w: tensor<64x192xf16>, %wb: tensor<192xf16>,
+    %pk: !c {nn.dims = ["batch", 2, "p", 32], nn.storage = ["batch", 2, 64, 32]}, %pv: !c {nn.dims = ["batch", 2, "p", 32], nn.storage = ["batch", 2, 64, 32]},
+    %o: tensor<64x64xf16>, %u: tensor<64x256xf16>, %ub: tensor<256xf16>, %d: tensor<256x64xf16>) -> (!t, !c {nn.alias = 5 : i64}, !c {nn.alias = 6 : i64}) {
+  %n = nn.layer_norm %x, %g, %b {eps = 1.0e-5 : f32} : (!t, tensor<64xf16>, tensor<64xf16>) -> !t
+  %0 = nn.matmul %n, %w : (!t, tensor<64x192xf16>) -> tensor<?x1x192xf16>
+  %1 = nn.add %0, %wb : (tensor<?x1x192xf16>, tensor<192xf16>) -> tensor<?x1x192xf16>
+  %qs = nn.slice %1 {starts = [0, 0, 0], sizes = ["batch", 1, 64], steps = array<i64: 1, 1, 1>} : (tensor<?x1x192xf16>) -> !t
+  %ks = nn.slice %1 {starts = [0, 0, 64], sizes = ["batch", 1, 64], steps = array<i64: 1, 1, 1>} : (tensor<?x1x192xf16>) -> !t
+  %vs = nn.slice %1 {starts = [0, 0, 128], sizes = ["batch", 1, 64], steps = array<i64: 1, 1, 1>} : (tensor<?x1x192xf16>) -> !t
+  %qr = nn.reshape %qs {shape = ["batch", 1, 2, 32]} : (!t) -> !s
+  %kr = nn.reshape %ks {shape = ["batch", 1, 2, 32]} : (!t) -> !s
+  %vr = nn.reshape %vs {shape = ["batch", 1, 2, 32]} : (!t) -> !s
+  %q = nn.transpose %qr {perm = array<i64: 0, 2, 1, 3>} : (!s) -> !h
+  %k = nn.transpose %kr {perm = array<i64: 0, 2, 1, 3>} : (!s) -> !h
+  %v = nn.transpose %vr {perm = array<i64: 0, 2, 1, 3>} : (!s) -> !h
+  %ck = nn.concat %pk, %k {axis = 2 : i64} : (!c, !h) -> !c
+  %cv = nn.concat %pv, %v {axis = 2 : i64} : (!c, !h) -> !c
+  %a = nn.attention %q, %ck, %cv {scale = 0.25 : f32} : (!h, !c, !c) -> !h
+  %at = nn.transpose %a {perm = array<i64: 0, 2, 1, 3>} : (!h) -> !s
+  %ar = nn.reshape %at {shape = ["batch", 1, 64]} : (!s) -> !t
+  %2 = nn.matmul %ar, %o : (!t, tensor<64x64xf16>) -> !t
+  %3 = nn.add %2, %x : (!t, !t) -> !t
+  %m = nn.layer_norm %3, %g, %b {eps = 1.0e-5 : f32} : (!t, tensor<64xf16>, tensor<64xf16>) -> !t
+  %4 = nn.matmul %m, %u : (!t, tensor<64x256xf16>) -> tensor<?x1x256xf16>
+  %5 = nn.add %4, %ub : (tensor<?x1x256xf16>, tensor<256xf16>) -> tensor<?x1x256xf16>
+  %6 = nn.gelu %5 {approximate = "tanh"} : (tensor<?x1x256xf16>) -> tensor<?x1x256xf16>
+  %7 = nn.matmul %6, %d : (tensor<?x1x256xf16>, tensor<256x64xf16>) -> !t
+  %8 = nn.add %3, %7 : (!t, !t) -> !t
+  return %8, %ck, %cv : !t, !c, !c
+})";
+
+/// Where launches are what takes time, a layer is five of them. The report counts a norm and its matmuls as
+/// two, which a run may take instead of the one kernel.
+TEST(Profit, ALayerOfFiveKernels) {
+  MadeUp launches([](const Candidate &candidate) {
+    const auto views = llvm::count_if(candidate.ops, llvm::IsaPred<nn::TransposeOp, nn::ReshapeOp>);
+    return Times{2, 2. * static_cast<double>(static_cast<int64_t>(candidate.ops.size()) - views)};
+  });
+  FusionReport report = lowered(gpt2Layer, &launches);
+  EXPECT_EQ(report.patterns["norm_matmul"].fired.size(), 2u);
+  EXPECT_EQ(report.patterns["rope_attention"].fired.size(), 1u);
+  EXPECT_EQ(report.kernelsAfter, 5 + 2) << report.markdown();
 }
 
 TEST(Profit, WhatCannotBeMeasuredIsModelled) {

@@ -131,3 +131,21 @@ func.func @no_first_operand(%x: tensor<64x128xf16>, %g: tensor<128xf16>, %w: ten
   %0 = nn.matmul %w, %n : (tensor<1x64xf16>, tensor<64x128xf16>) -> tensor<1x128xf16>
   return %0 : tensor<1x128xf16>
 }
+
+// -----
+
+// A bias and an activation after a layer norm.
+// CHECK-LABEL: @layer_norm_bias_gelu
+// CHECK: fusion.group "norm_matmul" schedule "matmul_chain"
+// CHECK-NEXT: nn.layer_norm
+// CHECK-NEXT: nn.matmul
+// CHECK-NEXT: nn.add
+// CHECK-NEXT: nn.gelu
+// CHECK-NEXT: fusion.yield
+func.func @layer_norm_bias_gelu(%x: tensor<1x1x768xf16>, %g: tensor<768xf16>, %h: tensor<768xf16>, %w: tensor<768x3072xf16>, %b: tensor<3072xf16>) -> tensor<1x1x3072xf16> {
+  %n = nn.layer_norm %x, %g, %h {eps = 1.0e-5 : f32} : (tensor<1x1x768xf16>, tensor<768xf16>, tensor<768xf16>) -> tensor<1x1x768xf16>
+  %0 = nn.matmul %n, %w : (tensor<1x1x768xf16>, tensor<768x3072xf16>) -> tensor<1x1x3072xf16>
+  %1 = nn.add %0, %b : (tensor<1x1x3072xf16>, tensor<3072xf16>) -> tensor<1x1x3072xf16>
+  %2 = nn.gelu %1 {approximate = "tanh"} : (tensor<1x1x3072xf16>) -> tensor<1x1x3072xf16>
+  return %2 : tensor<1x1x3072xf16>
+}

@@ -87,6 +87,14 @@ TEST(MatmulChain, EveryNorm) {
         run({rows, 80, 320, true, "bf16", false, false, false, norm, weight});
 }
 
+/// One row of GPT-2's sizes, whose weights are [in, out].
+TEST(MatmulChain, LayerNormOfOneRow) {
+  for (int k : {768, 1024, 1280})
+    for (const char *norm :
+         {"nn.layer_norm %s, %v {eps = 1.0e-5 : f32}", "nn.layer_norm %s, %v, %v {eps = 1.0e-5 : f32}"})
+      run({1, 136, k, false, "f16", false, false, false, norm, "f16"});
+}
+
 /// One block writes what others read: the sum, or the norm itself.
 TEST(MatmulChain, WhatLeaves) {
   for (int rows : {1, 4, 8}) {
