@@ -8,6 +8,10 @@
 // functor `heads` that makes them first. See attention_decode_heads.cuh. Then it has
 //   makes_queries   nor are queries: the functor makes them too, and query() is not called
 //   extends_keys    the new keys, as many as queries, come after all others
+//   keeps_new_rows  if so: new keys and values are made in shared memory, at most `new_rows` of them. The
+//                   kernel reads them there; one block of each head writes them into the cache, at
+//                   body.new_key_rows(entry, kv_head) and new_value_rows, which begin at key 0
+//   keys_before_wait   if so: no kernel that may still run writes the caches
 
 #include "attention_rows.cuh"
 #include "clusters.cuh"
@@ -47,34 +51,86 @@ template <class Config, bool Makes = makes_heads<Config>>
 constexpr bool extends_keys = false;
 template <class Config>
 constexpr bool extends_keys<Config, true> = Config::extends_keys;
-// From one row of queries in shared memory to the next: they begin at different banks.
+template <class Config, bool Extends = extends_keys<Config>>
+constexpr bool keeps_new_rows = false;
 template <class Config>
-constexpr int query_pitch = Config::depth + 16 / (int)sizeof(typename Config::Query);
+constexpr bool keeps_new_rows<Config, true> = Config::keeps_new_rows;
+template <class Config, bool Keeps = keeps_new_rows<Config>>
+constexpr bool keys_before_wait = false;
+template <class Config>
+constexpr bool keys_before_wait<Config, true> = Config::keys_before_wait;
+// From one row in shared memory to the next: they begin at different banks.
+template <class T, int Depth>
+constexpr int row_pitch = Depth + 16 / (int)sizeof(T);
+template <class Config>
+constexpr int query_pitch = row_pitch<typename Config::Query, Config::depth>;
 
-// Has the block's warps make what the tile needs and is not there yet, after pdl_wait(). The tile's queries,
-// in shared memory; null where they are not made.
-template <class Config, int Rows, class Body, class Heads>
-DEVICE const typename Config::Query *make_heads(const Body &body, const DecodeTile &tile,
-                                                const Heads &heads) {
-  if constexpr (makes_queries<Config>) {
-    SHARED(typename Config::Query, made, Rows * query_pitch<Config>);
-    const int rows_here = tile.last_row - tile.row0 < Rows ? (int)(tile.last_row - tile.row0) + 1 : Rows;
-    // Where row 0 of head 0 would be.
-    heads(tile, rows_here, made - (tile.kv_head * body.group() + tile.row0) * query_pitch<Config>);
-    barrier();
-    return made;
-  } else {
-    if constexpr (makes_heads<Config>) {
-      heads(tile);
-      barrier();
-    }
-    return nullptr;
-  }
-}
+// What a block has made in shared memory; null where it makes none.
 template <class Config>
-DEVICE const typename Config::Query *made_query(const typename Config::Query *made, const DecodeTile &tile,
-                                                i64 row) {
-  return made + (row - tile.row0) * query_pitch<Config>;
+struct MadeRows {
+  typename Config::Query *queries = nullptr; // from the tile's first row on
+  typename Config::Key *keys = nullptr;      // the new ones
+  typename Config::Value *values = nullptr;
+
+  DEVICE const typename Config::Query *query(const DecodeTile &tile, i64 row) const {
+    return queries + (row - tile.row0) * query_pitch<Config>;
+  }
+};
+
+// New rows of a head into the cache, by one warp. Rows are multiples of eight elements.
+template <int Depth, class T>
+DEVICE void write_new_rows(T *to, i64 stride, const T *from, int count) {
+  constexpr int vectors = Depth / 8;
+  for (int i = lane_of_warp(); i < count * vectors; i += 32)
+    store_vec(to + i / vectors * stride + i % vectors * 8,
+              load_vec<T, 8>(from + i / vectors * row_pitch<T, Depth> + i % vectors * 8));
+}
+
+// Has the block's warps make what the tile needs and is not there yet, after pdl_wait().
+template <class Config, int Rows, class Body, class Heads>
+DEVICE MadeRows<Config> make_heads(const Body &body, const DecodeTile &tile, const Heads &heads) {
+  MadeRows<Config> made;
+  if constexpr (makes_heads<Config>) {
+    using Key = typename Config::Key;
+    using Value = typename Config::Value;
+    constexpr int key_pitch = row_pitch<Key, Config::depth>,
+                  value_pitch = row_pitch<Value, Config::value_depth>;
+    const int rows_here = tile.last_row - tile.row0 < Rows ? (int)(tile.last_row - tile.row0) + 1 : Rows;
+    if constexpr (makes_queries<Config>) {
+      SHARED(typename Config::Query, queries, Rows * query_pitch<Config>);
+      made.queries = queries;
+    }
+    if constexpr (keeps_new_rows<Config>) {
+      SHARED(Key, keys, Config::new_rows * key_pitch);
+      SHARED(Value, values, Config::new_rows * value_pitch);
+      made.keys = keys;
+      made.values = values;
+    }
+    // Where row 0 of head 0, and key 0, would be.
+    auto *const queries = made.queries - (tile.kv_head * body.group() + tile.row0) * query_pitch<Config>;
+    Key *const keys = made.keys - tile.shift * key_pitch;
+    Value *const values = made.values - tile.shift * value_pitch;
+    if constexpr (makes_queries<Config> && keeps_new_rows<Config>)
+      heads(tile, rows_here, queries, keys, values);
+    else if constexpr (makes_queries<Config>)
+      heads(tile, rows_here, queries);
+    else if constexpr (keeps_new_rows<Config>)
+      heads(tile, keys, values);
+    else
+      heads(tile);
+    barrier();
+    if constexpr (keeps_new_rows<Config>)
+      if (tile.rank == 0 && tile.row0 == 0 && warp_of_block() == Config::warps - 1) {
+        const int count = (int)body.query_count();
+        write_new_rows<Config::depth>(body.new_key_rows(tile.entry, tile.kv_head) +
+                                          tile.shift * body.key_stride(),
+                                      body.key_stride(), made.keys, count);
+        write_new_rows<Config::value_depth>(body.new_value_rows(tile.entry, tile.kv_head) +
+                                                tile.shift * body.value_stride(),
+                                            body.value_stride(), made.values, count);
+      }
+  }
+  return made;
 }
 
 // What each warp of the block found. Row r of warp w is at w * Rows + r; a row of acc_o has `pitch` columns.

@@ -41,7 +41,7 @@ DEVICE void load_rows(f32 (&rows)[Count][Columns::vectors][Columns::length], con
 }
 template <class Columns, class Config, int Rows, class Body>
 DEVICE void load_queries(f32 (&queries)[Rows][Columns::vectors][Columns::length], const Body &body,
-                         const DecodeTile &tile, const typename Config::Query *made) {
+                         const DecodeTile &tile, const MadeRows<Config> &made) {
 #pragma unroll
   for (int r = 0; r < Rows; ++r) {
     const i64 row = row_or_last(tile, tile.row0 + r);
@@ -54,7 +54,7 @@ DEVICE void load_queries(f32 (&queries)[Rows][Columns::vectors][Columns::length]
         if (!Columns::has(column))
           continue;
         if constexpr (makes_queries<Config>)
-          queries[r][v][e] = to_f32(load(made_query<Config>(made, tile, row) + column));
+          queries[r][v][e] = to_f32(load(made.query(tile, row) + column));
         else
           queries[r][v][e] =
               to_f32(load(body.query(tile.entry, head_of(body, tile, row), query_of(body, row), column)));
@@ -169,8 +169,9 @@ DEVICE void attention_decode_fma(const Body &body, const Heads &heads = Heads())
   // Queries that are there are on their way while heads are made.
   f32 queries[rows][Keys::vectors][Keys::length];
   if constexpr (!makes_queries<Config>)
-    load_queries<Keys, Config>(queries, body, tile, nullptr);
-  const auto *const made = make_heads<Config, rows>(body, tile, heads);
+    load_queries<Keys, Config>(queries, body, tile, MadeRows<Config>());
+  static_assert(!keeps_new_rows<Config>, "new rows are read in the cache");
+  const MadeRows<Config> made = make_heads<Config, rows>(body, tile, heads);
   if constexpr (makes_queries<Config>)
     load_queries<Keys, Config>(queries, body, tile, made);
   const auto scale_k = key_scale<Config>(body, tile.kv_head);

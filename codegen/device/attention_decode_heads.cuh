@@ -4,10 +4,11 @@
 // and, where it says `makes_queries`, the tile's queries, into shared memory. Each is a row of a row body
 // (row.cuh): copied, or rotated, with norms.
 //
-// All blocks of a cluster, and those of the head's other tiles, make the same keys and values and write the
-// same bytes to the same places, after pdl_wait(). So a block needs no other: after its barrier it reads what
-// it wrote itself, or the same bytes from another one. It reads them by loads that stay behind the barrier
-// and come from where stores go (load_lines_vec, load_vec, cp.async).
+// All blocks of a cluster, and those of the head's other tiles, make the same keys and values. Where the new
+// ones come last, and a lane has registers for what it reads, they stay in shared memory (keeps_new_rows).
+// Else all write the same bytes to the same places, after pdl_wait(). So a block needs no other: after its
+// barrier it reads what it wrote itself, or the same bytes from another one. It reads them by loads that stay
+// behind the barrier and come from where stores go (load_lines_vec, load_vec, cp.async).
 
 #include "attention_decode.cuh"
 #include "row.cuh"

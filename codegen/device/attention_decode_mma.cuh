@@ -47,9 +47,10 @@ struct DecodeRows {
           masked[i][half] = mask[i].at(body, j + fragment_line() + 8 * half, tile.keys.end);
     }
   }
-  // score[n] of the 16 keys from j on, in the layout of a product's result.
-  DEVICE void finish(f32 (&score)[Config::row_tiles][4], const Body &body, const DecodeTile &tile,
-                     i64 j) const {
+  // score[n] of the 16 keys from j on, in the layout of a product's result. Those from `end` on are of another
+  // turn, if there are any.
+  DEVICE void finish(f32 (&score)[Config::row_tiles][4], const Body &body, const DecodeTile &tile, i64 j,
+                     i64 end) const {
 #pragma unroll
     for (int i = 0; i < count; ++i) {
       f32 s[2] = {score[i / 2][i % 2], score[i / 2][i % 2 + 2]};
@@ -58,7 +59,8 @@ struct DecodeRows {
       for (int half = 0; half < 2; ++half) {
         const int key = (int)j + fragment_line() + 8 * half;
         const bool visible = (!begins || key >= first[begins ? i : 0]) &&
-                             key <= (ends ? last[ends ? i : 0] : (int)body.key_count() - 1);
+                             key <= (ends ? last[ends ? i : 0] : (int)body.key_count() - 1) &&
+                             (!keeps_new_rows<Config> || key < (int)end);
         score[i / 2][i % 2 + 2 * half] = visible ? s[half] : -inf_f32();
       }
     }
@@ -228,31 +230,41 @@ DEVICE void attention_decode_mma(const Body &body, const Heads &heads = Heads())
   cluster_arrive();
   DecodeRows<Config, Body> lane_rows;
   lane_rows.start(body, tile);
+  const int warp = tile.rank * Config::warps + warp_of_block(); // of the cluster's
   const i64 step = (i64)cluster_blocks<Config::cluster> * Config::warps * tile_keys;
-  i64 j = tile.keys.first + (tile.rank * Config::warps + warp_of_block()) * tile_keys;
+  // Of the keys that lie in the cache when the kernel starts, or, if it writes new ones there, then.
+  const i64 end = keeps_new_rows<Config> && tile.shift < tile.keys.end ? tile.shift : tile.keys.end;
+  i64 j = tile.keys.first + warp * tile_keys;
   typename decode_stream<Config, Stored>::type streams[Config::streams];
 #pragma unroll
-  for (int s = 0; s < Config::streams; ++s)
+  for (int s = 0; s < Config::streams; ++s) {
     streams[s].from.start(body, tile, j + s * step);
-  prefetch_first_tiles<Config, Stored>(body, tile, j, step);
-  pdl_wait();
-  launch_after_wait<Config>();
+    streams[s].from.end = end;
+  }
   constexpr int turns = Config::streams;
   auto start_streams = [&] {
 #pragma unroll
     for (int s = 0; s < turns; ++s)
       streams[s].start(j + s * step, turns * step);
   };
+  constexpr bool starts_early = keys_before_wait<Config>;
+  if constexpr (starts_early)
+    start_streams();
+  else
+    prefetch_first_tiles<Config, Stored>(body, tile, j, step);
+  pdl_wait();
+  launch_after_wait<Config>();
   // Keys of the past, and queries that are there, are on their way while heads are made; what a warp reads of
   // new keys comes after that.
   constexpr int ahead = turns * (Config::stages > 1 ? Config::stages : 1) - 1;
-  const bool starts_first = extends_keys<Config> && j + ahead * step + tile_keys <= tile.shift;
+  const bool starts_first =
+      !starts_early && extends_keys<Config> && j + ahead * step + tile_keys <= tile.shift;
   if (starts_first)
     start_streams();
   DecodeQueries<Config> queries;
   if constexpr (!makes_queries<Config>)
-    queries.start(body, tile, nullptr);
-  const auto *const made = make_heads<Config, rows>(body, tile, heads);
+    queries.start(body, tile, MadeRows<Config>());
+  const MadeRows<Config> made = make_heads<Config, rows>(body, tile, heads);
   if constexpr (makes_queries<Config>)
     queries.start(body, tile, made);
   const auto scale_k = key_scale<Config>(body, tile.kv_head);
@@ -261,21 +273,40 @@ DEVICE void attention_decode_mma(const Body &body, const Heads &heads = Heads())
   DecodeSoftmax<Config> softmax;
   softmax.start();
   lane_rows.load_mask(body, tile, j);
-  if (!starts_first)
+  if (!starts_early && !starts_first)
     start_streams();
+  if constexpr (keeps_new_rows<Config>) {
+    // New keys are the tiles after the last: their turn is that of the warp that would go on there.
+    const i64 past = end > tile.keys.first ? (end - tile.keys.first + tile_keys - 1) / tile_keys : 0;
+    if (past % (cluster_blocks<Config::cluster> * Config::warps) == warp) {
+      const int count = (int)(tile.keys.end - tile.shift);
 #pragma unroll 1
-  for (; j < tile.keys.end; j += turns * step) {
+      for (int first = 0; first < count; first += tile_keys) {
+        MadeKeys<Config, Stored> fresh;
+        fresh.load(made, first, count);
+        f32 score[Config::row_tiles][4] = {};
+        decode_scores<Config, T>(score, fresh, queries, scale_k);
+        lane_rows.load_mask(body, tile, tile.shift + first);
+        lane_rows.finish(score, body, tile, tile.shift + first, tile.keys.end);
+        softmax.add(score);
+        decode_values<Config, T>(softmax.acc_o, score, fresh, scale_v);
+      }
+      lane_rows.load_mask(body, tile, j);
+    }
+  }
+#pragma unroll 1
+  for (; j < end; j += turns * step) {
 #pragma unroll
     for (int s = 0; s < turns; ++s) {
       const i64 at = j + s * step;
-      if (s > 0 && at >= tile.keys.end)
+      if (s > 0 && at >= end)
         break;
       auto &stream = streams[s];
       f32 score[Config::row_tiles][4] = {};
       stream.await();
       decode_scores<Config, T>(score, stream, queries, scale_k);
       stream.keys_used(at, turns * step);
-      lane_rows.finish(score, body, tile, at);
+      lane_rows.finish(score, body, tile, at, end);
       lane_rows.load_mask(body, tile, at + step);
       softmax.add(score);
       decode_values<Config, T>(softmax.acc_o, score, stream, scale_v);

@@ -170,6 +170,31 @@ struct KeysInRegisters {
   DEVICE void values_used(i64 j, i64 step) { load_values(j + step, step); }
   DEVICE void finish() {}
 };
+// New keys and values, of which a block has `count` in shared memory.
+template <class Config, class T>
+struct MadeKeys {
+  StoredVector<T> stored[DecodeMma<Config>::vectors];
+
+  // Of 16 of them, from `first` on.
+  DEVICE void load(const MadeRows<Config> &made, int first, int count) {
+    DecodeOperands<Config, T> from;
+    from.key_stride = row_pitch<T, Config::depth>;
+    from.value_stride = row_pitch<T, Config::value_depth>;
+    from.end = count;
+    from.keys =
+        made.keys + (first + fragment_line()) * from.key_stride + fragment_part() * 8 / columns_of<T>;
+    from.values =
+        made.values + (first + 2 * fragment_part()) * from.value_stride + fragment_line() * 8 / columns_of<T>;
+    auto take = [&](int i, const T *at, bool inside) {
+      stored[i] = StoredVector<T>();
+      if (inside)
+        stored[i].words = load_vec<u32, StoredVector<T>::count>(reinterpret_cast<const u32 *>(at));
+    };
+    from.visit_keys(first, 0, take);
+    from.visit_values(first, 0, take);
+  }
+  DEVICE StoredVector<T> vector(int i) const { return stored[i]; }
+};
 // Of elements: codes of the largest head still wait in registers.
 template <class Config, class T>
 struct KeysInSharedMemory {
@@ -226,7 +251,7 @@ struct DecodeQueries {
   u32 *shared;
 
   template <class Body>
-  DEVICE static Vec<u32, 4> read(const Body &body, const DecodeTile &tile, const typename Config::Query *made,
+  DEVICE static Vec<u32, 4> read(const Body &body, const DecodeTile &tile, const MadeRows<Config> &made,
                                  int n, int c) {
     using T = typename Config::Query;
     const i64 row = row_or_last(tile, tile.row0 + (n * 8 + fragment_line()));
@@ -234,7 +259,7 @@ struct DecodeQueries {
     if constexpr (makes_queries<Config>) {
       Vec<u32, 4> words = Vec<u32, 4>();
       if (Config::depth % 32 == 0 || column < Config::depth)
-        words = load_vec<u32, 4>(reinterpret_cast<const u32 *>(made_query<Config>(made, tile, row) + column));
+        words = load_vec<u32, 4>(reinterpret_cast<const u32 *>(made.query(tile, row) + column));
       return words;
     } else if constexpr (Config::queries_aligned) {
       return load_fragment(body.query(tile.entry, head_of(body, tile, row), query_of(body, row), column),
@@ -253,7 +278,7 @@ struct DecodeQueries {
   }
   // `made`: what make_heads() returned.
   template <class Body>
-  DEVICE void start(const Body &body, const DecodeTile &tile, const typename Config::Query *made) {
+  DEVICE void start(const Body &body, const DecodeTile &tile, const MadeRows<Config> &made) {
     if constexpr (in_registers) {
 #pragma unroll
       for (int i = 0; i < count; ++i)

@@ -59,6 +59,9 @@ void KernelBuilder::writeConfig() {
     source.config.set("makes_heads", true);
     source.config.set("makes_queries", problem.made->queries.part != nullptr);
     source.config.set("extends_keys", problem.made->parts.isExtended);
+    source.config.set("keeps_new_rows", static_cast<bool>(problem.made->keptKeys));
+    if (problem.made->keptKeys)
+      source.config.set("new_rows", problem.mostQueries);
   }
 }
 
@@ -116,6 +119,14 @@ void KernelBuilder::writeRows(const char *name, const Stored &stored) {
   else
     source.body.method(fmt::format("DEVICE f32 {}_scale(i64 kv_head) const", name),
                        "to_f32(load(" + place + "))");
+}
+
+/// Where new rows of a cache go, from key 0 on.
+void KernelBuilder::writeNewRows(const char *name, const Stored &stored) {
+  const View view = problem.storedView(stored);
+  source.body.method(fmt::format("DEVICE {} *new_{}_rows(i64 entry, i64 kv_head) const", typeOf(stored), name),
+                     source.body.output(problem.made->outputOf(stored.tensor)) + offset(view.offset) +
+                         term("entry", view.strides[0]) + term("kv_head", view.strides[1]));
 }
 
 void KernelBuilder::writeTable() {
@@ -230,6 +241,10 @@ KernelDraft KernelBuilder::finish(const Launch &launch) {
     writeQueries();
   writeRows("key", problem.storedKeys);
   writeRows("value", problem.storedValues);
+  if (problem.made && problem.made->keptKeys) {
+    writeNewRows("key", problem.storedKeys);
+    writeNewRows("value", problem.storedValues);
+  }
   writeTable();
   writeMask();
   if (problem.bounds) {

@@ -47,6 +47,7 @@ private:
   void writeConfig();
   void writeQueries();
   void writeRows(const char *name, const Stored &stored);
+  void writeNewRows(const char *name, const Stored &stored);
   void writeTable();
   void writeMask();
   void writeBound(const char *name, const nn::KeyBound &bound, const char *exclusion);

@@ -1,5 +1,6 @@
 // Configurations of the kernels of a few rows: codegen/device/attention_decode_*.cuh.
 #include "codegen/schedule/AttentionBody.h"
+#include "codegen/schedule/AttentionHeads.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -112,6 +113,8 @@ KernelDraft emitMma(const Problem &problem) {
   kernel.config("stages", tiles.stages);
   kernel.config("streams", tiles.streams);
   kernel.config("queries_aligned", readsVectors(problem.view(op.getQ()), vectorLength));
+  if (problem.made && problem.made->keptKeys)
+    kernel.config("keys_before_wait", problem.made->readsCachesEarly());
   const bool early = problem.context.mayLaunchEarly;
   if (early)
     kernel.config("launches_early", true);
@@ -131,6 +134,10 @@ int64_t oneTileQueries(const Problem &problem) {
   const int64_t group = problem.group.constant().value_or(INT64_MAX);
   return group > 0 && runsOnTensorCores(problem) && Tiles(problem).mayHaveTwo() ? Tiles::rowsOfTile / group
                                                                                 : 0;
+}
+
+bool keepsNewRows(const Problem &problem) {
+  return runsOnTensorCores(problem) && !problem.storedKeys.packed && Tiles(problem).stages == 0;
 }
 
 KernelDraft emitDecode(const Problem &problem) {

@@ -18,13 +18,22 @@ View marked(const View &view) {
   return made;
 }
 
-/// Where queries lie in the block's shared memory, from row 0 of head 0 on. As the template lays them out:
-/// query_pitch.
+/// As the template lays rows out in shared memory: row_pitch.
+Dim pitchOf(Value rows) {
+  return tensorType(rows).getShape().back() + 16 / static_cast<int64_t>(byteSize(dtype(rows)));
+}
+
+/// Where queries lie in the block's shared memory, from row 0 of head 0 on.
 View viewOfQueries(Value queries, const KernelContext &context, const Dim &group) {
-  const Dim pitch =
-      tensorType(queries).getShape().back() + 16 / static_cast<int64_t>(byteSize(dtype(queries)));
   View view = View::contiguous(queries, context.shape(queries));
-  view.strides = {0, pitch, pitch * group, 1};
+  view.strides = {0, pitchOf(queries), pitchOf(queries) * group, 1};
+  return view;
+}
+
+/// The same of the rows of a cache, from key 0 on.
+View viewOfNewRows(Value cache, const KernelContext &context) {
+  View view = View::contiguous(cache, context.shape(cache));
+  view.strides = {0, 0, pitchOf(cache), 1};
   return view;
 }
 
@@ -78,14 +87,15 @@ std::variant<row::Parts, std::string> rowParts(const RopeAttentionParts &parts, 
 
 class Maker {
 public:
-  Maker(const RopeAttentionParts &parts, const Region &kernel, const KernelContext &context)
+  Maker(const RopeAttentionParts &parts, const Region &kernel, const KernelContext &context,
+        Value keptKeys)
       : parts(parts), kernel(kernel), context(context),
-        made(std::make_unique<MadeHeads>(MadeHeads{parts, kernel, context})) {}
+        made(std::make_unique<MadeHeads>(MadeHeads{parts, kernel, context, keptKeys})) {}
 
   std::variant<std::unique_ptr<MadeHeads>, std::string> run() {
     if (auto reason = findPlaces())
       return *reason;
-    auto built = rowParts(parts, context, context.inputs, made->outputs),
+    auto built = rowParts(parts, context, rowInputs, rowOutputs),
          marking = rowParts(parts, context, markedInputs, markedOutputs);
     for (const auto *one : {&built, &marking})
       if (auto *reason = std::get_if<std::string>(one))
@@ -112,11 +122,13 @@ public:
       else if (std::exchange(made->queries, std::get<HeadRows>(rows)).part)
         return std::string("queries that are put together");
       for (row::Store &store : part.graph.stores) {
-        if (output >= firstCache) {
-          store.access.index = made->outputOf(parts.caches[output - firstCache].whole);
+        const bool isQuery = output < firstCache;
+        const Value cache = isQuery ? Value() : parts.caches[output - firstCache].whole;
+        if (!isQuery && !made->keptKeys) {
+          store.access.index = made->outputOf(cache);
           continue;
         }
-        store.into = "queries";
+        store.into = isQuery ? "queries" : cache == made->keptKeys ? "keys" : "values";
         store.intoType = body::spelling(store.access.type) + " *";
       }
     }
@@ -130,24 +142,30 @@ public:
 
 private:
   std::optional<std::string> findPlaces() {
-    markedInputs.assign(context.inputs.begin(), context.inputs.end());
+    rowInputs.assign(context.inputs.begin(), context.inputs.end());
+    markedInputs = rowInputs;
     if (parts.queries) {
       const Dim kvHeads = context.shape(parts.caches.front().whole)[1];
       made->outputs.push_back(
           viewOfQueries(parts.queries, context, context.shape(parts.queries)[1].floorDiv(kvHeads)));
+      rowOutputs = made->outputs;
       markedOutputs.push_back(marked(made->outputs.front()));
     }
     for (const auto &cache : parts.caches) {
       const View view = context.output(made->outputOf(cache.whole), cache.whole);
-      View &past =
-          markedInputs[static_cast<size_t>(llvm::find(kernel.inputs, cache.past) - kernel.inputs.begin())];
-      View front = view;
-      front.shape[2] = context.shape(cache.past)[2];
-      if (!(past == front))
+      const auto past =
+          static_cast<size_t>(llvm::find(kernel.inputs, cache.past) - kernel.inputs.begin());
+      auto frontOf = [&](View whole) {
+        whole.shape[2] = context.shape(cache.past)[2];
+        return whole;
+      };
+      if (!(rowInputs[past] == frontOf(view)))
         return std::string("a past that is not in place");
-      past = marked(past);
+      markedInputs[past] = marked(rowInputs[past]);
       made->outputs.push_back(view);
       markedOutputs.push_back(marked(view));
+      rowOutputs.push_back(made->keptKeys ? viewOfNewRows(cache.whole, context) : view);
+      rowInputs[past] = frontOf(rowOutputs.back());
     }
     return std::nullopt;
   }
@@ -156,13 +174,21 @@ private:
   const Region &kernel;
   const KernelContext &context;
   std::unique_ptr<MadeHeads> made;
-  SmallVector<View> markedInputs, markedOutputs;
+  SmallVector<View> rowInputs, rowOutputs, markedInputs, markedOutputs;
 };
 } // namespace
 
 std::variant<std::unique_ptr<MadeHeads>, std::string>
-madeHeads(const RopeAttentionParts &parts, const Region &kernel, const KernelContext &context) {
-  return Maker(parts, kernel, context).run();
+madeHeads(const RopeAttentionParts &parts, const Region &kernel, const KernelContext &context,
+          Value keptKeys) {
+  return Maker(parts, kernel, context, keptKeys).run();
+}
+
+bool MadeHeads::readsCachesEarly() const {
+  return llvm::all_of(parts.caches, [&](const auto &cache) {
+    return context.isIndependentOfPredecessor(
+        static_cast<unsigned>(llvm::find(kernel.inputs, cache.past) - kernel.inputs.begin()));
+  });
 }
 
 unsigned MadeHeads::outputOf(Value value) const {
@@ -200,15 +226,18 @@ void MadeHeads::write(const Problem &problem, int64_t warps, body::KernelSource 
     return fmt::format("[&](i64 entry, i64 head, i64 position) {{ return {}; }}",
                        text.empty() ? "(i64)0" : text);
   };
+  std::string places;
+  if (queries.part)
+    places += fmt::format(", int rows, {} *queries", body::spelling(dtype(parts.queries)));
+  if (keptKeys)
+    places += fmt::format(", {} *keys, {} *values", body::spelling(problem.storedKeys.type),
+                          body::spelling(problem.storedValues.type));
+  entry.line(fmt::format("const auto heads = [&](const DecodeTile &tile{}) {{", places));
   if (queries.part) {
-    entry.line(fmt::format("const auto heads = [&](const DecodeTile &tile, int rows, {} *queries) {{",
-                           body::spelling(dtype(parts.queries))));
     const auto [queryConfig, queryBody] = declared(queries, "Queries");
     entry.line(fmt::format("make_queries<Config, {}>({}, tile, rows, {},", queryConfig, queryBody,
                            source.size(problem.group)));
     entry.line("    " + number(queries) + ");");
-  } else {
-    entry.line("const auto heads = [&](const DecodeTile &tile) {");
   }
   for (auto [index, all] : llvm::enumerate(fresh)) {
     const bool isKeys = parts.caches[index].whole == problem.storedKeys.tensor;

@@ -21,12 +21,15 @@ struct MadeHeads {
   const RopeAttentionParts &parts;
   const Region &kernel;                 ///< of which `parts` are
   KernelContext context;                ///< of it
-  llvm::SmallVector<View> outputs = {}; ///< of parts.heads, as the kernel has them
+  mlir::Value keptKeys = {}; ///< the cache of keys, if new rows stay in shared memory: attention_decode.cuh
+  llvm::SmallVector<View> outputs = {}; ///< of parts.heads, as the attention reads them
   row::Parts rowParts = {};
   HeadRows queries = {}; ///< without a part: they are an input
   /// Of each of parts.caches what is new; where data places it, also rows that are cleared.
   llvm::SmallVector<HeadRows> fresh[2] = {};
 
+  /// Whether no kernel that may still run when this one starts writes the caches.
+  bool readsCachesEarly() const;
   /// The number of an output of the kernel.
   unsigned outputOf(mlir::Value value) const;
   /// The input of the kernel that is, or is the memory of, input `index` of parts.attention.
@@ -38,6 +41,7 @@ struct MadeHeads {
 
 /// The heads of a kernel, or why a tile's warps cannot make them. What is passed must outlive them.
 std::variant<std::unique_ptr<MadeHeads>, std::string>
-madeHeads(const RopeAttentionParts &parts, const Region &kernel, const KernelContext &context);
+madeHeads(const RopeAttentionParts &parts, const Region &kernel, const KernelContext &context,
+          mlir::Value keptKeys = {});
 
 } // namespace fusion::attention

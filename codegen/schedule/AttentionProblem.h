@@ -98,6 +98,8 @@ std::optional<std::string> raggedRefusal(const Problem &problem);
 /// Kernels of few rows: on tensor cores, where types and alignment of the operands allow it, else on FMA
 /// units.
 KernelDraft emitDecode(const Problem &problem);
+/// Whether a kernel of a few rows that makes new keys and values reads them where it makes them.
+bool keepsNewRows(const Problem &problem);
 /// Kernels of any number of rows, likewise.
 KernelDraft emitPrefill(const Problem &problem, bool pagesByTma = false);
 /// Whether TMA can copy the pages of such a kernel, box by box.

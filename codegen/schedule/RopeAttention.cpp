@@ -57,7 +57,11 @@ public:
 
   /// The region as one kernel.
   KernelDraft emit(const KernelContext &context) const {
-    auto made = attention::madeHeads(parts, region, context);
+    const attention::Problem plain(parts.attention, after.contextIn(context));
+    auto made = attention::madeHeads(parts, region, context,
+                                     parts.isExtended && attention::keepsNewRows(plain)
+                                         ? plain.storedKeys.tensor
+                                         : Value());
     const attention::MadeHeads &heads = *std::get<std::unique_ptr<attention::MadeHeads>>(made);
     const SmallVector<View> inputs = inputsOfAttention(context, heads);
     KernelContext own = context;
