@@ -118,15 +118,16 @@ struct StoredVector {
   static constexpr int count = 2 * (int)sizeof(Stored) / columns_of<Stored>;
   Vec<u32, count> words;
 };
-// `Written`: the kernel may have written it itself. load_stream_vec may be moved in front of a barrier.
-template <bool Written = false, class Stored>
+// `Past`: past the L1 and where it stands, as the kernel may have written it itself, or reads it before
+// pdl_wait(). load_stream_vec may be moved in front of a barrier.
+template <bool Past = false, class Stored>
 DEVICE StoredVector<Stored> load_stored(const Stored *from, bool inside) {
   constexpr int count = StoredVector<Stored>::count;
   StoredVector<Stored> vector = StoredVector<Stored>();
   if constexpr (columns_of<Stored> == 2)
     vector.words[0] = 0x88888888u;
   if (inside)
-    vector.words = Written ? load_lines_vec<u32, count>(reinterpret_cast<const u32 *>(from))
+    vector.words = Past ? load_lines_vec<u32, count>(reinterpret_cast<const u32 *>(from))
                            : load_stream_vec<u32, count>(reinterpret_cast<const u32 *>(from));
   return vector;
 }

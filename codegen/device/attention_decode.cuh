@@ -59,6 +59,9 @@ template <class Config, bool Keeps = keeps_new_rows<Config>>
 constexpr bool keys_before_wait = false;
 template <class Config>
 constexpr bool keys_before_wait<Config, true> = Config::keys_before_wait;
+// Whether the kernel itself may have written rows of the cache that it reads there.
+template <class Config>
+constexpr bool reads_own_rows = makes_heads<Config> && !keeps_new_rows<Config>;
 // From one row in shared memory to the next: they begin at different banks.
 template <class T, int Depth>
 constexpr int row_pitch = Depth + 16 / (int)sizeof(T);

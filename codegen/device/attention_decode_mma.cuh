@@ -250,8 +250,7 @@ DEVICE void attention_decode_mma(const Body &body, const Heads &heads = Heads())
   constexpr bool starts_early = keys_before_wait<Config>;
   if constexpr (starts_early)
     start_streams();
-  else
-    prefetch_first_tiles<Config, Stored>(body, tile, j, step);
+  prefetch_first_tiles<Config, Stored>(body, tile, starts_early ? j + turns * step : j, step);
   pdl_wait();
   launch_after_wait<Config>();
   // Keys of the past, and queries that are there, are on their way while heads are made; what a warp reads of

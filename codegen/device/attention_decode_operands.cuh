@@ -149,19 +149,21 @@ struct KeysInRegisters {
   DecodeOperands<Config, T> from;
   StoredVector<T> stored[DecodeMma<Config>::vectors];
 
+  // `Past`: past the L1.
+  template <bool Past = reads_own_rows<Config>>
   DEVICE void load_keys(i64 j, i64 step) {
-    from.visit_keys(j, step, [&](int i, const T *at, bool inside) {
-      stored[i] = load_stored<makes_heads<Config>>(at, inside);
-    });
+    from.visit_keys(
+        j, step, [&](int i, const T *at, bool inside) { stored[i] = load_stored<Past>(at, inside); });
   }
+  template <bool Past = reads_own_rows<Config>>
   DEVICE void load_values(i64 j, i64 step) {
-    from.visit_values(j, step, [&](int i, const T *at, bool inside) {
-      stored[i] = load_stored<makes_heads<Config>>(at, inside);
-    });
+    from.visit_values(
+        j, step, [&](int i, const T *at, bool inside) { stored[i] = load_stored<Past>(at, inside); });
   }
   DEVICE void start(i64 j, i64 step) {
-    load_keys(j, step);
-    load_values(j, step);
+    constexpr bool past = reads_own_rows<Config> || keys_before_wait<Config>;
+    load_keys<past>(j, step);
+    load_values<past>(j, step);
   }
   DEVICE void await() {}
   DEVICE StoredVector<T> vector(int i) const { return stored[i]; }
