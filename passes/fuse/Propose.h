@@ -95,6 +95,10 @@ Proposals proposeExperts(const ProposalContext &context);
 /// From every nn.top_k: the softmax before it, the scores taken, and what makes weights of them.
 Proposals proposeRouters(const ProposalContext &context);
 
+/// Whether ranks add up what is normalised: their kernel takes the norm along at no cost, which one GPU by
+/// itself does not measure.
+bool isOfSumOverRanks(mlir::Operation *norm);
+
 /// Norms with the matmuls that read them, for few rows.
 Proposals proposeNormMatmuls(const ProposalContext &context);
 

@@ -69,6 +69,13 @@ void absorbWithin(Candidate &candidate, ArrayRef<Candidate> found) {
       candidate.absorbed.push_back({part->root, part->pattern});
 }
 
+bool isOfSumOverRanks(Operation *norm) {
+  Operation *rows = norm->getOperand(0).getDefiningOp();
+  if (auto sum = llvm::dyn_cast_or_null<nn::AddOp>(rows))
+    return sum.getLhs().getDefiningOp<nn::AllReduceOp>() || sum.getRhs().getDefiningOp<nn::AllReduceOp>();
+  return llvm::isa_and_nonnull<nn::AllReduceOp>(rows);
+}
+
 Proposals proposeNormMatmuls(const ProposalContext &context) {
   Proposals proposals;
   std::optional<Proposals> epilogues;
@@ -78,6 +85,10 @@ Proposals proposeNormMatmuls(const ProposalContext &context) {
     const SmallVector<nn::MatmulOp> matmuls = matmulsOf(&op);
     if (matmuls.empty())
       continue;
+    if (isOfSumOverRanks(&op)) {
+      proposals.misses.push_back({&op, "the norm belongs to the sum over ranks before it"});
+      continue;
+    }
     // A measurement is at one size, which says nothing of few rows, for which the kernel is one.
     const Dim rows = product(llvm::ArrayRef<Dim>(context.traffic.shapes[op.getResult(0)]).drop_back());
     const std::string unmeasurable =

@@ -70,6 +70,8 @@ Proposals proposeQkvRopes(const ProposalContext &context) {
       continue;
     }
     Operation *norm = normOf(rows[0]);
+    if (norm && isOfSumOverRanks(norm))
+      norm = nullptr;
     auto sum = norm ? norm->getOperand(0).getDefiningOp<nn::AddOp>() : nn::AddOp();
     if (sum && context.traffic.shapes[sum.getLhs()] != context.traffic.shapes[sum.getRhs()])
       sum = {};

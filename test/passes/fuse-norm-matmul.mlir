@@ -149,3 +149,18 @@ func.func @layer_norm_bias_gelu(%x: tensor<1x1x768xf16>, %g: tensor<768xf16>, %h
   %2 = nn.gelu %1 {approximate = "tanh"} : (tensor<1x1x3072xf16>) -> tensor<1x1x3072xf16>
   return %2 : tensor<1x1x3072xf16>
 }
+
+// -----
+
+// The kernel that adds up over ranks takes the norm.
+// CHECK-LABEL: @of_a_sum_over_ranks
+// CHECK-NOT: fusion.group
+// CHECK: return
+// MISS: norm_matmul missed at {{.*}}: the norm belongs to the sum over ranks before it
+func.func @of_a_sum_over_ranks(%x: tensor<1x128xbf16>, %r: tensor<1x128xbf16>, %g: tensor<128xbf16>, %w: tensor<64x128xbf16>) -> (tensor<1x128xbf16>, tensor<1x64xbf16>) attributes {nn.mesh = {tp = 2 : i64}} {
+  %a = nn.all_reduce %x {axis = "tp"} : (tensor<1x128xbf16>) -> tensor<1x128xbf16>
+  %s = nn.add %a, %r : (tensor<1x128xbf16>, tensor<1x128xbf16>) -> tensor<1x128xbf16>
+  %n = nn.rms_norm %s, %g {eps = 1.0e-6 : f32} : (tensor<1x128xbf16>, tensor<128xbf16>) -> tensor<1x128xbf16>
+  %0 = nn.matmul %n, %w {transpose_b = true} : (tensor<1x128xbf16>, tensor<64x128xbf16>) -> tensor<1x64xbf16>
+  return %s, %0 : tensor<1x128xbf16>, tensor<1x64xbf16>
+}
