@@ -137,6 +137,7 @@ DEVICE MadeRows<Config> make_heads(const Body &body, const DecodeTile &tile, con
 }
 
 // What each warp of the block found. Row r of warp w is at w * Rows + r; a row of acc_o has `pitch` columns.
+// Sums are relative to the largest score of the block.
 template <class Config, int Rows>
 struct WarpResults {
   static constexpr int pitch = Config::value_depth + 4;
@@ -185,11 +186,11 @@ DEVICE void send_rows(const DecodeTile &tile, int rows_here, const WarpResults<C
   const int thread = (int)thread_x();
   if (thread < Rows) {
     f32 row_max = -inf_f32(), row_sum = 0.f;
-    for (int w = 0; w < Config::warps; ++w)
+#pragma unroll
+    for (int w = 0; w < Config::warps; ++w) {
       row_max = max_nan(row_max, warps.row_max[w * Rows + thread]);
-    for (int w = 0; w < Config::warps; ++w)
-      row_sum =
-          row_sum + warps.row_sum[w * Rows + thread] * weight_of(warps.row_max[w * Rows + thread], row_max);
+      row_sum = row_sum + warps.row_sum[w * Rows + thread];
+    }
     store_in_cluster(&to.row_max[tile.rank * Rows + thread], (u32)(thread % blocks), row_max);
     store_in_cluster(&to.row_sum[tile.rank * Rows + thread], (u32)(thread % blocks), row_sum);
   }
@@ -215,6 +216,7 @@ DEVICE void store_rows(const Body &body, const DecodeTile &tile, int rows_here,
 #pragma unroll
     for (int b = 0; b < blocks; ++b)
       row_max = max_nan(row_max, from.row_max[b * Rows + r]);
+#pragma unroll
     for (int b = 0; b < blocks; ++b) {
       const f32 rescale = weight_of(from.row_max[b * Rows + r], row_max);
       row_sum = row_sum + rescale * from.row_sum[b * Rows + r];

@@ -125,11 +125,11 @@ DEVICE void publish_results(const WarpResults<Config, Rows> &results,
                             f32 row_sum) {
   const int lane = lane_of_warp(), warp = warp_of_block();
   row_sum = column_sum(row_sum);
-  if (lane < Rows) {
+  if (lane < Rows)
     results.row_max[warp * Rows + lane] = row_max;
-    results.row_sum[warp * Rows + lane] = row_sum;
-  }
   barrier();
+  if (lane < Rows)
+    results.row_sum[warp * Rows + lane] = row_sum * results.rescale_to_block(lane, row_max);
 #pragma unroll
   for (int r = 0; r < Rows; ++r) {
     const f32 factor = results.rescale_to_block(r, shuffle_index(row_max, r));

@@ -173,15 +173,15 @@ DEVICE void publish_fragments(const WarpResults<Config, Rows> &results, DecodeSo
 #pragma unroll
   for (int i = 0; i < softmax.count; ++i) {
     softmax.row_sum[i] = column_sum(softmax.row_sum[i]);
-    if (fragment_line() == 0) {
+    if (fragment_line() == 0)
       results.row_max[warp * Rows + score_row(i)] = softmax.row_max[i];
-      results.row_sum[warp * Rows + score_row(i)] = softmax.row_sum[i];
-    }
   }
   barrier(); // also: keys and values that waited in the same memory are not needed any more
 #pragma unroll
   for (int i = 0; i < softmax.count; ++i) {
     const f32 factor = results.rescale_to_block(score_row(i), softmax.row_max[i]);
+    if (fragment_line() == 0)
+      results.row_sum[warp * Rows + score_row(i)] = softmax.row_sum[i] * factor;
 #pragma unroll
     for (int p = 0; p < DecodeMma<Config>::fragments; ++p) {
       const int column = p / 4 * 64 + fragment_line() * 8 + p % 4 * 2;
