@@ -4,6 +4,7 @@
 
 #include "llvm/ADT/SetVector.h"
 
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -244,10 +245,40 @@ void CandidatePool::preferLarger() {
                                                         smaller.score >= larger.score &&
                                                         smaller.score - larger.score <= larger.noise)
         larger.score = smaller.score + 1;
+    compareTimes(larger, others.getArrayRef());
   }
   for (Candidate &whole : candidates)
     if (whole.choosesInRuns && whole.score >= 0)
       preferToParts(whole);
+}
+
+/// A group and those of its parts that have all of its ops, by the times of their kernels: what each saves was
+/// measured beside kernels of its ops alone, whose times in a row are less than their sum.
+void CandidatePool::compareTimes(Candidate &whole, ArrayRef<size_t> others) {
+  if (whole.fusedTime <= 0 || whole.score < 0)
+    return;
+  llvm::SmallVector<const Candidate *> parts;
+  for (size_t index : others) {
+    const Candidate &part = candidates[index];
+    if (part.fusedTime > 0 && part.score >= 0 && part.ops.size() < whole.ops.size() &&
+        llvm::all_of(part.ops, [&](Operation *op) { return llvm::is_contained(whole.ops, op); }))
+      parts.push_back(&part);
+  }
+  llvm::stable_sort(parts, [](const Candidate *a, const Candidate *b) { return a->score > b->score; });
+  llvm::SmallPtrSet<Operation *, 16> taken;
+  double score = 0, time = 0;
+  for (const Candidate *part : parts) {
+    if (llvm::any_of(part->ops, [&](Operation *op) { return taken.contains(op); }))
+      continue;
+    taken.insert(part->ops.begin(), part->ops.end());
+    score += part->score;
+    time += part->fusedTime;
+  }
+  if (llvm::any_of(whole.ops, [&](Operation *op) { return !taken.contains(op) && costOf(op) > 0; }))
+    return;
+  const double gain = time - whole.fusedTime;
+  if (std::abs(gain) > noiseOf(time))
+    whole.score = std::max(score + scoreOfSaving(gain), 0.0);
 }
 
 /// Over all groups of its parts together.

@@ -52,6 +52,7 @@ private:
   double costOf(mlir::Operation *op);
   int64_t bytesOf(mlir::Operation *op);
   void preferLarger();
+  void compareTimes(Candidate &whole, llvm::ArrayRef<size_t> others);
   void preferToParts(Candidate &whole) const;
 
   const FuseOptions &options;

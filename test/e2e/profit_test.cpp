@@ -216,6 +216,31 @@ TEST(Profit, ALayerOfFiveKernels) {
   EXPECT_EQ(report.kernelsAfter, 5 + 2) << report.markdown();
 }
 
+/// What groups save is measured beside different kernels: of one group and of its parts, their own times count.
+TEST(Profit, OneGroupOrItsPartsByTheTimesOfTheirKernels) {
+  constexpr const char *text = R"(
+!t = tensor<?x1x64xf16>
+!u = tensor<?x1x256xf16>
+func.func @main(%x: !t {nn.dims = ["batch", 1, 64]}, %r: !t {nn.dims = ["batch", 1, 64]}, %g: tensor<64xf16>, %w: tensor<64x256xf16>) -> (!t, !u) {
+  %0 = nn.add %x, %r : (!t, !t) -> !t
+  %1 = nn.layer_norm %0, %g {eps = 1.0e-5 : f32} : (!t, tensor<64xf16>) -> !t
+  %2 = nn.matmul %1, %w : (!t, tensor<64x256xf16>) -> !u
+  %3 = nn.gelu %2 {approximate = "tanh"} : (!u) -> !u
+  return %0, %3 : !t, !u
+})";
+  auto firedWith = [&](Times whole) {
+    MadeUp times([&](const Candidate &candidate) {
+      return candidate.ops.size() >= 4                ? whole
+             : candidate.pattern == "add_norm"        ? Times{1.0, 2.1}
+             : candidate.pattern == "matmul_epilogue" ? Times{2.9, 4.5}
+                                                      : Times{9, 5};
+    });
+    return lowered(text, &times).patterns["norm_matmul"].fired.size();
+  };
+  EXPECT_EQ(firedWith({3.2, 5.2}), 1u); // saves 2.0, the parts 2.7
+  EXPECT_EQ(firedWith({4.5, 8.5}), 0u); // saves 4.0
+}
+
 TEST(Profit, WhatCannotBeMeasuredIsModelled) {
   MadeUp half([](const Candidate &candidate) -> Result<Times> {
     if (candidate.root->getName().getStringRef() == "nn.rms_norm")
