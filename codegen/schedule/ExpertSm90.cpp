@@ -53,12 +53,11 @@ bool takesSm90(const Problem &problem, const TargetInfo &target) {
 }
 
 KernelDraft emitPlan(const Region &region, const KernelContext &context) {
-  constexpr int64_t threads = 1024, expertsOfBlock = 4; // each block reads all rows
+  constexpr int64_t threads = 1024;
   auto analysed = matmul::analyseExperts(region, context);
   const Problem &problem = std::get<Problem>(analysed);
   body::KernelSource source(region, context.inputs);
   source.config.set("threads", threads);
-  source.config.set("experts_of_block", expertsOfBlock);
   source.include("expert_plan.cuh");
   source.declare(source.config.text());
   const std::string routing = matmul::declareRouting(source, problem);
@@ -69,7 +68,7 @@ KernelDraft emitPlan(const Region &region, const KernelContext &context) {
                                      .name = fmt::format("expert_plan_{}", problem.routing->experts),
                                      .threads = static_cast<uint32_t>(threads),
                                      .residentBlocks = 1});
-  draft.gridX = (problem.routing->experts + expertsOfBlock - 1) / expertsOfBlock;
+  draft.gridX = problem.routing->experts;
   return draft;
 }
 
