@@ -47,8 +47,8 @@ struct DecodeRows {
           masked[i][half] = mask[i].at(body, j + fragment_line() + 8 * half, tile.keys.end);
     }
   }
-  // score[n] of the 16 keys from j on, in the layout of a product's result. Those from `end` on are of another
-  // turn, if there are any.
+  // score[n] of the 16 keys from j on, in the layout of a product's result. Those from `end` on are of
+  // another turn, if there are any.
   DEVICE void finish(f32 (&score)[Config::row_tiles][4], const Body &body, const DecodeTile &tile, i64 j,
                      i64 end) const {
 #pragma unroll

@@ -1,7 +1,7 @@
 #pragma once
-// Of expert_sm90.cuh: the tiles that a block takes, one after the other, and the warpgroup that fills its ring
-// in shared memory, 64 elements along k at a time. It gathers rows of A by copies of 16 bytes; columns of B
-// come by TMA.
+// Of expert_sm90.cuh: the tiles that a block takes, one after the other, and the warpgroup that fills its
+// ring in shared memory, 64 elements along k at a time. It gathers rows of A by copies of 16 bytes; columns of
+// B come by TMA.
 #include "expert_plan.cuh"
 #include "ring_place.cuh"
 #include "tma.cuh"

@@ -1,6 +1,6 @@
 #pragma once
-// Products of many rows by their experts' matrices on sm_90a. The operands change sides (swap AB): columns of C
-// are the rows of a warpgroup's product, and an expert's rows its columns. A tile then has any multiple of 8
+// Products of many rows by their experts' matrices on sm_90a. The operands change sides (swap AB): columns of
+// C are the rows of a warpgroup's product, and an expert's rows its columns. A tile then has any multiple of 8
 // rows up to Config::tile_rows, so that each expert's lie in as few tiles as can be, of as many rows each. In
 // tiles of 128 rows those left over would read the expert's matrix once more for few products.
 //
@@ -18,8 +18,8 @@
 #include "meet.cuh"
 #include "wgmma.cuh"
 
-/// What a warpgroup that multiplies has of a tile: of each of its two boxes 64 columns of C, and of each eight
-/// rows of C a fragment.
+/// What a warpgroup that multiplies has of a tile: of each of its two boxes 64 columns of C, and of each
+/// eight rows of C a fragment.
 template <class Config>
 struct ExpertSums {
   using Ring = ExpertRing<Config>;
@@ -57,7 +57,7 @@ struct ExpertSums {
     for (int part = 0; part < Pending::parts; ++part)
       if (part * Ring::rows_at_once < pending.rows) {
         stage_rows(part * (Ring::rows_at_once / 8));
-        pending.load_next(part);
+        pending.load_late(part);
         meeting.meet();
         pending.finish(*this, part);
         meeting.meet();
@@ -75,8 +75,8 @@ private:
       mbarrier_arrive(ring.empty + stage);
   }
 
-  /// Products of N rows are code of their own: short steps up to 128, then as short as can be, for it is large
-  /// shares that take time.
+  /// Products of N rows are code of their own: in steps of 16 up to 128, then of 8, for it is large shares that
+  /// take time.
   template <int N, class Prepare>
   DEVICE void multiply_at_most(i32 rows, i32 steps, const Prepare &prepare) {
     constexpr int next = N + (N < 128 ? 16 : 8);
@@ -161,20 +161,21 @@ private:
 };
 
 /// The epilogue of a tile that is multiplied, of a thread: eight columns of some rows. What it reads is asked
-/// for while the tile is multiplied, if there are registers, else some rows ahead.
+/// for while the tile is multiplied, if there are registers, else when its rows are turned over.
 template <class Config, class Shape, class Epilogue>
 struct PendingTile {
   using Ring = ExpertRing<Config>;
   using Operands = ColumnOperands<Config, 0, Epilogue>;
   static constexpr int parts = (Ring::tile_rows + Ring::rows_at_once - 1) / Ring::rows_at_once;
-  static constexpr int per_row = Ring::group_columns / 8, step = 128 / per_row; ///< threads, and rows of one turn
+  /// Threads of a row, and rows of one turn.
+  static constexpr int per_row = Ring::group_columns / 8, step = 128 / per_row;
   static constexpr int count = Ring::rows_at_once / step;
   static constexpr bool holds_all = parts * count * sizeof(Operands) <= 96;
   const Shape &shape;
   const Epilogue &epilogue;
   const i32 rows, column; ///< the tile's, and the thread's first
   i32 row[(Ring::tile_rows + 31) / 32]; ///< of C: of the tile's row 32 i + lane; negative: none
-  Operands operands[holds_all ? parts : 2][count];
+  Operands operands[holds_all ? parts : 1][count];
 
   DEVICE PendingTile(const Shape &shape, const Epilogue &epilogue, i32 rows, i32 column)
       : shape(shape), epilogue(epilogue), rows(rows), column(column + chunk() * 8) {}
@@ -184,14 +185,14 @@ struct PendingTile {
     for (int i = 0; i < (Ring::tile_rows + 31) / 32; ++i)
       row[i] = 32 * i + lane < rows ? order(first + 32 * i + lane) : -1;
   }
-  DEVICE void load_first() {
+  DEVICE void load_early() {
 #pragma unroll
-    for (int part = 0; part < (holds_all ? parts : 1); ++part)
+    for (int part = 0; part < (holds_all ? parts : 0); ++part)
       load(part);
   }
-  DEVICE void load_next(int part) {
-    if (!holds_all && part + 1 < parts)
-      load(part + 1);
+  DEVICE void load_late(int part) {
+    if (!holds_all)
+      load(part);
   }
   template <class Sums>
   DEVICE void finish(const Sums &sums, int part) const {
@@ -202,7 +203,7 @@ struct PendingTile {
       for (int s = 0; s < Ring::sums; ++s)
         products[s] = load_vec<typename Config::result, 8>(
             sums.staged(s * Ring::boxes_of_sum + chunk() / 8, line() + step * i, chunk() % 8));
-      operands[holds_all ? part : part % 2][i].finish(epilogue, place(part, i), products);
+      operands[holds_all ? part : 0][i].finish(epilogue, place(part, i), products);
     }
   }
 
@@ -217,7 +218,7 @@ private:
   DEVICE void load(int part) {
 #pragma unroll
     for (int i = 0; i < count; ++i)
-      operands[holds_all ? part : part % 2][i].load(epilogue, place(part, i));
+      operands[holds_all ? part : 0][i].load(epilogue, place(part, i));
   }
 };
 
@@ -244,7 +245,7 @@ DEVICE void multiply_experts(const ExpertRing<Config> &ring, u64 *met, const Sha
     warp_barrier(); // products are the whole warp's
     PendingTile<Config, Shape, Epilogue> pending(shape, epilogue, rows, column);
     pending.find_rows(order, tile.first);
-    sums.multiply(rows, steps, [&] { pending.load_first(); });
+    sums.multiply(rows, steps, [&] { pending.load_early(); });
     sums.store(pending, meeting);
   }
 }

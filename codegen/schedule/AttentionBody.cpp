@@ -124,7 +124,9 @@ void KernelBuilder::writeRows(const char *name, const Stored &stored) {
 /// Where new rows of a cache go, from key 0 on.
 void KernelBuilder::writeNewRows(const char *name, const Stored &stored) {
   const View view = problem.storedView(stored);
-  source.body.method(fmt::format("DEVICE {} *new_{}_rows(i64 entry, i64 kv_head) const", typeOf(stored), name),
+  const std::string signature =
+      fmt::format("DEVICE {} *new_{}_rows(i64 entry, i64 kv_head) const", typeOf(stored), name);
+  source.body.method(signature,
                      source.body.output(problem.made->outputOf(stored.tensor)) + offset(view.offset) +
                          term("entry", view.strides[0]) + term("kv_head", view.strides[1]));
 }

@@ -252,8 +252,8 @@ void CandidatePool::preferLarger() {
       preferToParts(whole);
 }
 
-/// A group and those of its parts that have all of its ops, by the times of their kernels: what each saves was
-/// measured beside kernels of its ops alone, whose times in a row are less than their sum.
+/// A group and those of its parts that have all of its ops, by the times of their kernels: what each saves
+/// was measured beside kernels of its ops alone, whose times in a row are less than their sum.
 void CandidatePool::compareTimes(Candidate &whole, ArrayRef<size_t> others) {
   if (whole.fusedTime <= 0 || whole.score < 0)
     return;

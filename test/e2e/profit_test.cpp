@@ -216,7 +216,8 @@ TEST(Profit, ALayerOfFiveKernels) {
   EXPECT_EQ(report.kernelsAfter, 5 + 2) << report.markdown();
 }
 
-/// What groups save is measured beside different kernels: of one group and of its parts, their own times count.
+/// What groups save is measured beside different kernels: of one group and of its parts, their own times
+/// count.
 TEST(Profit, OneGroupOrItsPartsByTheTimesOfTheirKernels) {
   constexpr const char *text = R"(
 !t = tensor<?x1x64xf16>

@@ -109,6 +109,24 @@ func.func @main(%x: tensor<?x1x72xbf16> {{nn.dims = ["t", 1, 72]}}, %w: tensor<3
       }
 }
 
+/// What follows reads a bias of each expert and a number for each column of a row.
+TEST(Experts, OperandsOfManyRows) {
+  const std::string y = "tensor<?x2x264xbf16>", x = "tensor<?x1x72xbf16>", w = "tensor<3x264x72xbf16>",
+                    i = "tensor<?x2xi64>", e = "tensor<3x264xbf16>",
+                    types = "(" + x + ", " + w + ", " + i + ", " + e + ", " + y + ") -> " + y;
+  const std::string text =
+      "func.func @main(%x: " + x + " {nn.dims = [\"t\", 1, 72]}, %w: " + w + ", %i: " + i +
+      " {nn.dims = [\"t\", 2]}, %e: " + e + ", %r: " + y + " {nn.dims = [\"t\", 2, 264]}) -> " + y +
+      " {\n%y = fusion.group \"expert_matmul\" schedule \"experts\" (%a = %x, %b = %w, %j = %i, %c = %e, "
+      "%s = %r) : " +
+      types + " {\n%p = nn.expert_matmul %a, %b, %j {transpose_w = true} : (" + x + ", " + w + ", " + i +
+      ") -> " + y + "\n%v = nn.gather %c, %j {axis = 0 : i64} : (" + e + ", " + i + ") -> " + y +
+      "\n%q = nn.add %p, %v : (" + y + ", " + y + ") -> " + y + "\n%z = nn.add %q, %s : (" + y + ", " + y +
+      ") -> " + y + "\nfusion.yield %z : " + y + "\n}\nreturn %y : " + y + "\n}";
+  for (int tokens : {60, 400})
+    check(text, {.symbols = {{"t", tokens}}, .tolerance = 8e-3, .targets = Targets::One});
+}
+
 TEST(Experts, WeightsOfAnotherType) {
   for (int tokens : {1, 60})
     check(module({.hidden = 264, .inner = 64, .experts = 2, .slots = 3, .type = "f16", .weights = "f32"}),
