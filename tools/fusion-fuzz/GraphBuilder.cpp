@@ -25,7 +25,7 @@ RandomGraph GraphBuilder::finish() {
     read.insert(op.operands.begin(), op.operands.end());
   for (const RandomGraph::Op &op : graph.ops)
     for (int result : op.results)
-      if (!read.contains(result) || random.chance(8))
+      if (!read.contains(result) || leaving.contains(result) || random.chance(8))
         graph.outputs.push_back(result);
   return std::move(graph);
 }

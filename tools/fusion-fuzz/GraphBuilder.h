@@ -28,6 +28,11 @@ public:
   int build(const std::string &name, std::vector<int> operands, Type type, std::string attributes = {});
   std::vector<int> buildAll(const std::string &name, std::vector<int> operands, std::vector<Type> types,
                             std::string attributes = {});
+  /// A result of the graph, whoever else reads it.
+  int returned(int number) {
+    leaving.insert(number);
+    return number;
+  }
   /// Floats of a known width join the pool.
   int keep(int number);
   /// One of the newest of the pool, and one whose last dim is a number.
@@ -60,6 +65,7 @@ public:
   int concat(int a, int b, int axis, const std::string &joined);
 
 private:
+  std::set<int> leaving; ///< results, whether anything reads them or not
   RandomGraph graph;
   std::vector<int> pool;
 };

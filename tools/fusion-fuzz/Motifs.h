@@ -21,6 +21,7 @@ void step(GraphBuilder &builder); ///< one op
 void attention(GraphBuilder &builder);
 void ropes(GraphBuilder &builder);
 void cacheWrite(GraphBuilder &builder);
+void decode(GraphBuilder &builder);
 void headsOfMatmul(GraphBuilder &builder);
 void pages(GraphBuilder &builder);
 // MotifsQuantized.cpp: 8 bits.

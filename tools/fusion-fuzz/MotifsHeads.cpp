@@ -24,7 +24,8 @@ struct Angles {
   std::string rotated; ///< how many of a head's elements
 };
 
-Angles angles(GraphBuilder &b, const Heads &heads) {
+/// Of so many rows.
+Angles angles(GraphBuilder &b, const Heads &heads, const std::string &rows = "s") {
   Angles angles;
   angles.interleaved = b.random.chance(25);
   const int size = std::stoi(heads.size);
@@ -32,8 +33,8 @@ Angles angles(GraphBuilder &b, const Heads &heads) {
   const std::string entries =
       b.random.chance(50) ? angles.rotated : std::to_string(std::stoi(angles.rotated) / 2);
   const Type type = {b.random.chance(25) ? "f32" : heads.element,
-                     b.random.chance(50) ? std::vector<std::string>{"s", entries}
-                                         : std::vector<std::string>{"1", "1", "s", entries}};
+                     b.random.chance(50) ? std::vector<std::string>{rows, entries}
+                                         : std::vector<std::string>{"1", "1", rows, entries}};
   angles.cos = b.input(type, "angle"), angles.sin = b.input(type, "angle");
   return angles;
 }
@@ -56,9 +57,15 @@ int rope(GraphBuilder &b, int x, const Angles &angles) {
       fmt::format(" {{interleaved = {}, rotary_dim = {} : i64}}", angles.interleaved, angles.rotated));
 }
 
-/// The rows `fresh` [b, heads, s, size] behind those of a past of p rows, at times as codes.
+/// The rows `fresh` [b, heads, rows, size] behind those of a past of p rows, at times as codes.
 int cached(GraphBuilder &b, int fresh) {
   Type past = b.typeOf(fresh);
+  const std::string allRows = "p + " + past.dims[2];
+  const bool leaves = b.random.chance(70);
+  auto whole = [&](int rows, int axis) {
+    const int all = b.concat(b.input(past), rows, axis, allRows);
+    return b.maybeShared(leaves ? b.returned(all) : all);
+  };
   past.dims[2] = "p";
   if (b.random.chance(25)) {
     const std::string element = past.element, codes = b.random.of({"i8", "f8E4M3FN", "f8E5M2"});
@@ -68,10 +75,10 @@ int cached(GraphBuilder &b, int fresh) {
     const std::string attributes = byHead ? " {axis = 1 : i64}" : "";
     past.element = codes;
     const int written = b.build("quantize", {fresh, scale}, b.of(fresh, codes), attributes);
-    const int all = b.keep(b.maybeShared(b.concat(b.input(past), written, 2, "p + s")));
+    const int all = b.keep(whole(written, 2));
     return b.build("dequantize", {all, scale}, b.of(all, element), attributes);
   }
-  return b.maybeShared(b.concat(b.input(past), fresh, b.random.chance(70) ? 2 : -2, "p + s"));
+  return whole(fresh, b.random.chance(70) ? 2 : -2);
 }
 
 /// Scores, mask, softmax and products as ops of their own.
@@ -177,6 +184,24 @@ void ropes(GraphBuilder &b) {
     b.keep(k);
     return;
   }
+  attend(b, q, k, v);
+}
+
+/// A step of decode: few new positions, whose number is known, with rotations at times, behind a past.
+void decode(GraphBuilder &b) {
+  const Heads heads(b);
+  const std::string rows = b.random.of({"1", "1", "2", "3"});
+  int q = b.input(heads.of(heads.queries, rows)), k = b.input(heads.of(heads.keys, rows)),
+      v = b.input(heads.of(heads.keys, rows));
+  if (b.random.chance(30))
+    q = b.norm(q), k = b.norm(k);
+  if (b.random.chance(70)) {
+    const Angles table = angles(b, heads, rows);
+    if (b.random.chance(90))
+      q = rope(b, q, table);
+    k = rope(b, k, table);
+  }
+  k = b.keep(cached(b, k)), v = b.keep(cached(b, v));
   attend(b, q, k, v);
 }
 
