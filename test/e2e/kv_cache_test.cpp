@@ -84,7 +84,12 @@ TEST_P(Cache, StepsInPlaceAreStepsThatCopy) {
       EXPECT_TRUE(host.isDense());
       auto difference = compare(host, value);
       ASSERT_TRUE(bool(difference)) << difference.error().message;
-      EXPECT_EQ(difference->maxAbs, 0) << name;
+      // Attention that makes new keys itself adds them up in another order: only what the first writes is the
+      // same to the last bit.
+      if (name.starts_with("present") && name.ends_with("_0"))
+        EXPECT_EQ(difference->maxAbs, 0) << name;
+      else
+        EXPECT_LE(difference->relativeL2, value.type() == DType::BF16 ? 8e-3 : 1e-3) << name;
     }
     for (const Port &port : graph.inputs()) {
       if (!isPast(port.name))
