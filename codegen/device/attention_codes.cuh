@@ -128,7 +128,7 @@ DEVICE StoredVector<Stored> load_stored(const Stored *from, bool inside) {
     vector.words[0] = 0x88888888u;
   if (inside)
     vector.words = Past ? load_lines_vec<u32, count>(reinterpret_cast<const u32 *>(from))
-                           : load_stream_vec<u32, count>(reinterpret_cast<const u32 *>(from));
+                        : load_stream_vec<u32, count>(reinterpret_cast<const u32 *>(from));
   return vector;
 }
 // The same as four registers of pairs of T. Their first column is one of the head.

@@ -20,7 +20,15 @@ struct Thread {
 };
 
 /// What all lanes of a warp do together: those that wait for each other must have come to the same operation.
-enum class WarpOperation : unsigned { Barrier, Shuffle, Vote, LoadMatrix, StoreMatrix, MultiplyMatrix, TensorMemory };
+enum class WarpOperation : unsigned {
+  Barrier,
+  Shuffle,
+  Vote,
+  LoadMatrix,
+  StoreMatrix,
+  MultiplyMatrix,
+  TensorMemory
+};
 
 constexpr unsigned slotBytes = 64; ///< what a lane may bring to an operation
 

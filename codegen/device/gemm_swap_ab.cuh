@@ -313,10 +313,10 @@ DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Scales &
     if constexpr (makes_heads<Epilogue>) {
       auto *rows = reinterpret_cast<typename Epilogue::type *>(parts + Block::parts_of_others);
       sums.store_heads(shape, place, rank, own, rows, epilogue);
-      meet_multipliers(arrived + 1, phase);
+      meet_warps(arrived + 1, phase);
       epilogue.heads(place, static_cast<const typename Epilogue::type *>(rows), rank);
       if (tile + work.stride < work.tiles)
-        meet_multipliers(arrived + 1, phase);
+        meet_warps(arrived + 1, phase);
     } else if constexpr (Block::scaled) {
       sums.store(shape, place, rank, own, Unscaled(), epilogue);
     } else {

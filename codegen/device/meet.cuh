@@ -1,20 +1,26 @@
 #pragma once
-// A barrier of the four warps of a warpgroup, of which a block has up to 15.
+// Barriers of some of a block's warps.
 
 #include "tma.cuh"
 
+/// Until all the warps have come whose first lanes complete the mbarrier `met`. `phase` counts.
+DEVICE void meet_warps(u64 *met, u32 &phase) {
+  warp_barrier();
+  if (lane_id() == 0)
+    mbarrier_arrive(met);
+  mbarrier_wait(met, phase & 1u);
+  ++phase;
+}
+
+/// The four warps of a warpgroup, of which a block has up to 15.
 struct Meeting {
   u64 *met; ///< an mbarrier that four threads complete: the emulation knows no barriers by number
   int group;
-  u32 parity = 0;
+  u32 phase = 0;
   /// Until all four have come.
   DEVICE void meet() {
 #ifdef FUSION_EMULATED
-    warp_barrier();
-    if (lane_id() == 0)
-      mbarrier_arrive(met);
-    mbarrier_wait(met, parity);
-    parity ^= 1;
+    meet_warps(met, phase);
 #else
     asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
 #endif

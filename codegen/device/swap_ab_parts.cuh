@@ -12,6 +12,7 @@
 //   heads(place, tile, rank)         by the threads that multiply: what follows, from the tile's rows, which
 //                                    lie tile_pitch apart: heads_of_tile in swap_ab_heads.cuh
 
+#include "meet.cuh"
 #include "proxy.cuh"
 #include "swap_ab_ring.cuh"
 
@@ -114,13 +115,4 @@ DEVICE void round_into_tile(const Rounding &rounding, const BlockPlace &place, i
     rounding(Matmul<Index>(), row, column, sums, PutAt<T>{to});
   if constexpr (side_by_side<Config> && Index + 1 < Config::matmuls)
     round_into_tile<Config, Index + 1>(rounding, place, row, column, sums, to);
-}
-
-/// All warps that multiply have come. `phase` counts.
-DEVICE void meet_multipliers(u64 *met, u32 &phase) {
-  warp_barrier();
-  if (lane_id() == 0)
-    mbarrier_arrive(met);
-  mbarrier_wait(met, phase & 1u);
-  ++phase;
 }

@@ -160,12 +160,6 @@ DEVICE void stmatrix_x4_trans(void *sharedRow, const u32 (&r)[4]) {
                "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
                : "memory");
 }
-DEVICE void stmatrix_x2_trans(void *sharedRow, const u32 (&r)[2]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(
-                   shared_address(sharedRow)),
-               "r"(r[0]), "r"(r[1])
-               : "memory");
-}
 // Registers of a product, before it begins and after it has ended: what computes with them stays on its side.
 template <int N> DEVICE void fence_operand(f32 (&d)[N][4]) {
 #pragma unroll

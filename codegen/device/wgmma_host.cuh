@@ -100,7 +100,6 @@ template <int Matrices> DEVICE void store_transposed(void *sharedRow, const u32 
   warp_operation(fusion_emulation::WarpOperation::StoreMatrix, nullptr, 0, nullptr);
 }
 DEVICE void stmatrix_x4_trans(void *sharedRow, const u32 (&r)[4]) { store_transposed(sharedRow, r); }
-DEVICE void stmatrix_x2_trans(void *sharedRow, const u32 (&r)[2]) { store_transposed(sharedRow, r); }
 DEVICE void warpgroup_arrive() {}
 DEVICE void warpgroup_commit() {}
 template <int Pending> DEVICE void warpgroup_wait() {}

@@ -11,7 +11,7 @@ static constexpr std::array motifs = {
     normByHand,    siblingNorms,   addNorm,     matmulEpilogue,  gatedMatmul,     normMatmuls,
     attention,     ropes,          cacheWrite,  headsOfMatmul,   normQuantized,   scaledMatmul,
     integerMatmul, router,         experts,     tokens,          linearAttention, causalConvolution,
-    ropes,         pages,          decode,        decode};
+    ropes,         pages,          decode,      decode};
 
 RandomGraph randomGraph(uint64_t seed) {
   GraphBuilder builder(seed);

@@ -112,10 +112,10 @@ public:
     asWritten = std::move(*interpreter);
     for (const Port &port : graph->inputs())
       ports.push_back({port.name, port.type, port.shape});
-    // Caches are extended in place where they can be.
+    // Caches are extended in place where there are any.
     capacity = 64;
     auto plan = explain(*graph, options(RunOn::Cpu), Emit::Plan);
-    if (!plan) {
+    if (!plan && plan.error().message.find("a capacity for key/value caches") != std::string::npos) {
       capacity = 0;
       plan = explain(*graph, options(RunOn::Cpu), Emit::Plan);
     }
