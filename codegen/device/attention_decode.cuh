@@ -38,30 +38,9 @@ DEVICE bool has_no_work() {
 
 // For kernels whose operands are all there.
 struct NoHeads {};
-template <class Config, class = void>
-constexpr bool makes_heads = false;
-template <class Config>
-constexpr bool makes_heads<Config, typename SinkFlag<(Config::makes_heads, true)>::type> =
-    Config::makes_heads;
-template <class Config, bool Makes = makes_heads<Config>>
-constexpr bool makes_queries = false;
-template <class Config>
-constexpr bool makes_queries<Config, true> = Config::makes_queries;
-template <class Config, bool Makes = makes_heads<Config>>
-constexpr bool extends_keys = false;
-template <class Config>
-constexpr bool extends_keys<Config, true> = Config::extends_keys;
-template <class Config, bool Extends = extends_keys<Config>>
-constexpr bool keeps_new_rows = false;
-template <class Config>
-constexpr bool keeps_new_rows<Config, true> = Config::keeps_new_rows;
-template <class Config, bool Keeps = keeps_new_rows<Config>>
-constexpr bool keys_before_wait = false;
-template <class Config>
-constexpr bool keys_before_wait<Config, true> = Config::keys_before_wait;
 // Whether the kernel itself may have written rows of the cache that it reads there.
 template <class Config>
-constexpr bool reads_own_rows = makes_heads<Config> && !keeps_new_rows<Config>;
+constexpr bool reads_own_rows = Config::makes_heads && !Config::keeps_new_rows;
 // From one row in shared memory to the next: they begin at different banks.
 template <class T, int Depth>
 constexpr int row_pitch = Depth + 16 / (int)sizeof(T);
@@ -93,17 +72,17 @@ DEVICE void write_new_rows(T *to, i64 stride, const T *from, int count) {
 template <class Config, int Rows, class Body, class Heads>
 DEVICE MadeRows<Config> make_heads(const Body &body, const DecodeTile &tile, const Heads &heads) {
   MadeRows<Config> made;
-  if constexpr (makes_heads<Config>) {
+  if constexpr (Config::makes_heads) {
     using Key = typename Config::Key;
     using Value = typename Config::Value;
     constexpr int key_pitch = row_pitch<Key, Config::depth>,
                   value_pitch = row_pitch<Value, Config::value_depth>;
     const int rows_here = tile.last_row - tile.row0 < Rows ? (int)(tile.last_row - tile.row0) + 1 : Rows;
-    if constexpr (makes_queries<Config>) {
+    if constexpr (Config::makes_queries) {
       SHARED(typename Config::Query, queries, Rows * query_pitch<Config>);
       made.queries = queries;
     }
-    if constexpr (keeps_new_rows<Config>) {
+    if constexpr (Config::keeps_new_rows) {
       SHARED(Key, keys, Config::new_rows * key_pitch);
       SHARED(Value, values, Config::new_rows * value_pitch);
       made.keys = keys;
@@ -113,16 +92,16 @@ DEVICE MadeRows<Config> make_heads(const Body &body, const DecodeTile &tile, con
     auto *const queries = made.queries - (tile.kv_head * body.group() + tile.row0) * query_pitch<Config>;
     Key *const keys = made.keys - tile.shift * key_pitch;
     Value *const values = made.values - tile.shift * value_pitch;
-    if constexpr (makes_queries<Config> && keeps_new_rows<Config>)
+    if constexpr (Config::makes_queries && Config::keeps_new_rows)
       heads(tile, rows_here, queries, keys, values);
-    else if constexpr (makes_queries<Config>)
+    else if constexpr (Config::makes_queries)
       heads(tile, rows_here, queries);
-    else if constexpr (keeps_new_rows<Config>)
+    else if constexpr (Config::keeps_new_rows)
       heads(tile, keys, values);
     else
       heads(tile);
     barrier();
-    if constexpr (keeps_new_rows<Config>)
+    if constexpr (Config::keeps_new_rows)
       if (tile.rank == 0 && tile.row0 == 0 && warp_of_block() == Config::warps - 1) {
         const int count = (int)body.query_count();
         write_new_rows<Config::depth>(body.new_key_rows(tile.entry, tile.kv_head) +

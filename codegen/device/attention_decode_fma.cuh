@@ -53,7 +53,7 @@ DEVICE void load_queries(f32 (&queries)[Rows][Columns::vectors][Columns::length]
         queries[r][v][e] = 0.f;
         if (!Columns::has(column))
           continue;
-        if constexpr (makes_queries<Config>)
+        if constexpr (Config::makes_queries)
           queries[r][v][e] = to_f32(load(made.query(tile, row) + column));
         else
           queries[r][v][e] =
@@ -168,11 +168,11 @@ DEVICE void attention_decode_fma(const Body &body, const Heads &heads = Heads())
   pdl_launch_dependents();
   // Queries that are there are on their way while heads are made.
   f32 queries[rows][Keys::vectors][Keys::length];
-  if constexpr (!makes_queries<Config>)
+  if constexpr (!Config::makes_queries)
     load_queries<Keys, Config>(queries, body, tile, MadeRows<Config>());
-  static_assert(!keeps_new_rows<Config>, "new rows are read in the cache");
+  static_assert(!Config::keeps_new_rows, "new rows are read in the cache");
   const MadeRows<Config> made = make_heads<Config, rows>(body, tile, heads);
-  if constexpr (makes_queries<Config>)
+  if constexpr (Config::makes_queries)
     load_queries<Keys, Config>(queries, body, tile, made);
   const auto scale_k = key_scale<Config>(body, tile.kv_head);
   const auto scale_v = value_scale<Config>(body, tile.kv_head);
@@ -180,11 +180,11 @@ DEVICE void attention_decode_fma(const Body &body, const Heads &heads = Heads())
   f32 keys[batch][Keys::vectors][Keys::length], values[batch][Values::vectors][Values::length];
   typename MaskRow<Config>::Value masked[1];
   auto load_keys = [&](i64 j) {
-    load_rows<Keys, makes_heads<Config>>(keys, stored_k, body.key_column_stride(), j, end);
+    load_rows<Keys, Config::makes_heads>(keys, stored_k, body.key_column_stride(), j, end);
     masked[0] = mask.at(body, j + place, end);
   };
   auto load_values = [&](i64 j) {
-    load_rows<Values, makes_heads<Config>>(values, stored_v, body.value_column_stride(), j, end);
+    load_rows<Values, Config::makes_heads>(values, stored_v, body.value_column_stride(), j, end);
   };
   f32 row_max = -inf_f32(), row_sum = 0.f, acc_o[rows][Values::vectors][Values::length] = {};
   const i64 step = (i64)cluster_blocks<Config::cluster> * Config::warps * batch;

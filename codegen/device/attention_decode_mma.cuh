@@ -60,7 +60,7 @@ struct DecodeRows {
         const int key = (int)j + fragment_line() + 8 * half;
         const bool visible = (!begins || key >= first[begins ? i : 0]) &&
                              key <= (ends ? last[ends ? i : 0] : (int)body.key_count() - 1) &&
-                             (!keeps_new_rows<Config> || key < (int)end);
+                             (!Config::keeps_new_rows || key < (int)end);
         score[i / 2][i % 2 + 2 * half] = visible ? s[half] : -inf_f32();
       }
     }
@@ -233,7 +233,7 @@ DEVICE void attention_decode_mma(const Body &body, const Heads &heads = Heads())
   const int warp = tile.rank * Config::warps + warp_of_block(); // of the cluster's
   const i64 step = (i64)cluster_blocks<Config::cluster> * Config::warps * tile_keys;
   // Of the keys that lie in the cache when the kernel starts, or, if it writes new ones there, then.
-  const i64 end = keeps_new_rows<Config> && tile.shift < tile.keys.end ? tile.shift : tile.keys.end;
+  const i64 end = Config::keeps_new_rows && tile.shift < tile.keys.end ? tile.shift : tile.keys.end;
   i64 j = tile.keys.first + warp * tile_keys;
   typename decode_stream<Config, Stored>::type streams[Config::streams];
 #pragma unroll
@@ -247,24 +247,25 @@ DEVICE void attention_decode_mma(const Body &body, const Heads &heads = Heads())
     for (int s = 0; s < turns; ++s)
       streams[s].start(j + s * step, turns * step);
   };
-  constexpr bool starts_early = keys_before_wait<Config>;
+  constexpr bool starts_early = Config::keys_before_wait;
   if constexpr (starts_early)
     start_streams();
-  prefetch_first_tiles<Config, Stored>(body, tile, starts_early ? j + turns * step : j, step);
+  // Tiles of a warp that its streams ask for when they start.
+  constexpr int asked = turns * (Config::stages > 1 ? Config::stages : 1);
+  prefetch_first_tiles<Config, Stored>(body, tile, starts_early ? j + asked * step : j, step);
   pdl_wait();
   launch_after_wait<Config>();
   // Keys of the past, and queries that are there, are on their way while heads are made; what a warp reads of
   // new keys comes after that.
-  constexpr int ahead = turns * (Config::stages > 1 ? Config::stages : 1) - 1;
   const bool starts_first =
-      !starts_early && extends_keys<Config> && j + ahead * step + tile_keys <= tile.shift;
+      !starts_early && Config::extends_keys && j + (asked - 1) * step + tile_keys <= tile.shift;
   if (starts_first)
     start_streams();
   DecodeQueries<Config> queries;
-  if constexpr (!makes_queries<Config>)
+  if constexpr (!Config::makes_queries)
     queries.start(body, tile, MadeRows<Config>());
   const MadeRows<Config> made = make_heads<Config, rows>(body, tile, heads);
-  if constexpr (makes_queries<Config>)
+  if constexpr (Config::makes_queries)
     queries.start(body, tile, made);
   const auto scale_k = key_scale<Config>(body, tile.kv_head);
   const auto scale_v = value_scale<Config>(body, tile.kv_head);
@@ -274,7 +275,7 @@ DEVICE void attention_decode_mma(const Body &body, const Heads &heads = Heads())
   lane_rows.load_mask(body, tile, j);
   if (!starts_early && !starts_first)
     start_streams();
-  if constexpr (keeps_new_rows<Config>) {
+  if constexpr (Config::keeps_new_rows) {
     // New keys are the tiles after the last: their turn is that of the warp that would go on there.
     const i64 past = end > tile.keys.first ? (end - tile.keys.first + tile_keys - 1) / tile_keys : 0;
     if (past % (cluster_blocks<Config::cluster> * Config::warps) == warp) {

@@ -161,7 +161,7 @@ struct KeysInRegisters {
         j, step, [&](int i, const T *at, bool inside) { stored[i] = load_stored<Past>(at, inside); });
   }
   DEVICE void start(i64 j, i64 step) {
-    constexpr bool past = reads_own_rows<Config> || keys_before_wait<Config>;
+    constexpr bool past = reads_own_rows<Config> || Config::keys_before_wait;
     load_keys<past>(j, step);
     load_values<past>(j, step);
   }
@@ -258,7 +258,7 @@ struct DecodeQueries {
     using T = typename Config::Query;
     const i64 row = row_or_last(tile, tile.row0 + (n * 8 + fragment_line()));
     const int column = c * 32 + fragment_part() * 8;
-    if constexpr (makes_queries<Config>) {
+    if constexpr (Config::makes_queries) {
       Vec<u32, 4> words = Vec<u32, 4>();
       if (Config::depth % 32 == 0 || column < Config::depth)
         words = load_vec<u32, 4>(reinterpret_cast<const u32 *>(made.query(tile, row) + column));

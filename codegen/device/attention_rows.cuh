@@ -2,7 +2,8 @@
 // Which rows, keys and scores a block of an attention kernel works on. Heads of a group share keys and
 // values, so their rows are one problem: row r of a key/value head is query r / group of its head r % group.
 //
-// Every attention template takes a Config and a Body. In a Config, at compile time:
+// Every attention template takes a Config, which derives from AttentionConfig, and a Body. In a Config, at
+// compile time:
 //   Query, Key, Value    types of the elements
 //   Mask                 of a mask's: bool (keep) or a float (add); void: there is none
 //   depth, value_depth   head size of queries and keys; of values and results
@@ -11,19 +12,27 @@
 //   bounded_above, bounded_below    each query has a last key, a first key of its own
 //   zero_masked_rows     a row that looks at none of the keys becomes 0, else NaN
 //   page_size, ragged    where rows lie: see attention_pages.cuh
-//   has_sink             a score of each head takes its share of every row and adds no value; may be left out
+//   has_sink             a score of each head takes its share of every row and adds no value
 // and tile sizes, which each template names. A Body says where tensors lie and what happens to a score:
 //   i64 batch(), kv_heads(), group(), query_count(), key_count()
 //   const Query *query(entry, head, query, column)
 //   const Key *key_rows(entry, kv_head), i64 key_stride(), key_column_stride(); the same of value
 //   const Mask *mask_row(entry, head, query), const Mask *mask(row, key)
-//   i64 last_key(entry, query), first_key(entry, query)    where queries have their own; any number. After
-//   pdl_wait() f32 sink(entry, head)    where there is one void score(f32 (&s)[N])            q*k of N keys
-//   of one row become their scores: scaled, capped void score(f32 (&s)[N], const mask_value<Mask> (&mask)[N])
-//   the same with a mask void store(entry, head, query, column, const Vec<f32, N> &)   N neighbouring columns
-//   of a result
+//   i64 last_key(entry, query), first_key(entry, query)    where queries have their own; any number.
+//                                                          After pdl_wait()
+//   f32 sink(entry, head)                                  where there is one
+//   void score(f32 (&s)[N])                                q*k of N keys of one row become their scores:
+//                                                          scaled, capped
+//   void score(f32 (&s)[N], const mask_value<Mask> (&mask)[N])   the same with a mask
+//   void store(entry, head, query, column, const Vec<f32, N> &)  N neighbouring columns of a result
 
 #include "attention_pages.cuh"
+
+/// What a Config may leave out. Those that make heads: see attention_decode.cuh.
+struct AttentionConfig {
+  static constexpr bool has_sink = false, makes_heads = false, makes_queries = false, extends_keys = false,
+                        keeps_new_rows = false, keys_before_wait = false;
+};
 
 DEVICE int lane_of_warp() { return (int)thread_x() % 32; }
 DEVICE int warp_of_block() { return (int)thread_x() / 32; }
@@ -135,20 +144,12 @@ DEVICE KeyRange<Index> key_range(const Body &body, const RowTile<Index> &tile, i
   }
   return range;
 }
-template <bool>
-struct SinkFlag {
-  using type = void;
-};
-template <class Config, class = void>
-constexpr bool has_sink = false;
-template <class Config>
-constexpr bool has_sink<Config, typename SinkFlag<(Config::has_sink, true)>::type> = Config::has_sink;
 
 // What acc_o is multiplied with to become the result of a row of `head`: 0 where there are no keys at all.
 // Row_max is a score.
 template <class Config, class Body>
 DEVICE f32 inverse_row_sum(const Body &body, i64 entry, i64 head, f32 row_max, f32 row_sum) {
-  if constexpr (has_sink<Config>)
+  if constexpr (Config::has_sink)
     return row_max == -inf_f32() ? 0.f : 1.f / (row_sum + exp_(body.sink(entry, head) - row_max));
   const bool is_zero = Config::zero_masked_rows || body.key_count() == 0;
   return row_max == -inf_f32() ? (is_zero ? 0.f : nan_f32()) : 1.f / row_sum;

@@ -20,6 +20,7 @@ KernelBuilder::KernelBuilder(const Problem &problem, StringRef variant, const Ne
       source(problem.made ? problem.made->kernel : problem.region,
              problem.made ? problem.made->context.inputs : problem.context.inputs) {
   source.include(this->variant + ".cuh");
+  source.config = body::Config("Config", "AttentionConfig");
   writeConfig();
 }
 

@@ -42,7 +42,7 @@ std::string denseAttention() {
 std::string kernelText(const Case &c, const std::string &name) {
   const std::string type = nameOf(c.type), mask = c.mask ? nameOf(*c.mask) : "void";
   const std::string body = fmt::format("DenseAttention<{}, {}, {}, {}>", type, c.depth, c.valueDepth, mask);
-  return fmt::format(R"(struct Config_{0} {{
+  return fmt::format(R"(struct Config_{0} : AttentionConfig {{
   using Query = {9};
   using Key = {9};
   using Value = {9};

@@ -32,3 +32,20 @@ static void compileSamplesFor(const char *target) {
 TEST(Nvrtc, Sm80) { compileSamplesFor("sm_80"); }
 TEST(Nvrtc, Sm90a) { compileSamplesFor("sm_90a"); }
 TEST(Nvrtc, Sm100) { compileSamplesFor("sm_100"); }
+
+/// A model's kernels are emitted as one program, in which the templates of all of them stand.
+TEST(Nvrtc, AllTemplatesInOneProgram) {
+  auto nvrtc = Nvrtc::instance();
+  if (!nvrtc)
+    GTEST_SKIP() << nvrtc.error().message;
+  std::vector<std::string> files;
+  for (const auto &[name, text] : deviceFiles())
+    if (name.ends_with(".cuh") && !name.ends_with("_host.cuh"))
+      files.emplace_back(name);
+  const std::string source =
+      expandIncludes(files, Flavour::Cuda) + "KERNEL(32) nothing(u32 *to) { *to = 0; }\n";
+  for (const char *target : {"sm_80", "sm_90a", "sm_100a"}) {
+    auto cubin = (*nvrtc)->compile(source, "nothing", target);
+    EXPECT_TRUE(cubin) << target << ": " << cubin.error().message;
+  }
+}
