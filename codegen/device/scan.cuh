@@ -45,6 +45,14 @@ template <class Config, class Body> DEVICE void running_sum(Body body, i64 rows,
   }
 }
 
+// Element `i` of a vector, to be compared.
+template <class Held, class T, int N> DEVICE Held held_as(const Vec<T, N> &values, int i) {
+  if constexpr (same_type<Held, f32>)
+    return element_f32(values, i);
+  else
+    return (Held)values[i];
+}
+
 // A NaN is above all others.
 template <class T> DEVICE bool is_above(T a, T b) {
   if constexpr (is_wide_float<T>)
@@ -97,14 +105,16 @@ template <class Config, class Body> DEVICE void arg_max(Body body, i64 rows, i64
   }
 }
 
-// The same for long rows: the Config::cluster blocks of a cluster share one.
+// The same for long rows: the Config::cluster blocks of a cluster share one. Config::width elements lie side
+// by side: body.elements(at, held) loads them, of at most 16 bytes.
 template <class Config, class Body> DEVICE void arg_max_of_block(Body body, i64 rows, i64 length) {
   using Held = typename Config::Held;
   using Best = Placed<Held>;
   constexpr u32 warps = Config::threads / 32, blocks = cluster_blocks<Config::cluster>;
   constexpr u32 words = sizeof(Best) / 4;
-  // `batch`: elements that a thread has on their way
-  constexpr i64 batch = blocks > 1 ? 16 : 8, step = Config::threads * (i64)blocks;
+  // `batch`: vectors that a thread has on their way
+  constexpr int width = Config::width, batch = width > 4 ? 4 : blocks > 1 ? 16 / width : 8 / width;
+  constexpr i64 step = Config::threads * (i64)blocks * width;
   static_assert(warps <= 32 && blocks <= 32, "a warp looks at what all have found");
   SHARED(u32, of_warps, warps * words);
   SHARED(u32, of_blocks, blocks * words);
@@ -126,15 +136,18 @@ template <class Config, class Body> DEVICE void arg_max_of_block(Body body, i64 
   for (i64 row = block_x() / (u32)Config::cluster; row < rows; row += grid_dim_x() / (u32)Config::cluster) {
     body.begin_row(row);
     Best best;
-    for (i64 begin = rank * (i64)Config::threads + thread_x(); begin < length; begin += batch * step) {
-      Held element[batch];
+    for (i64 begin = (rank * (i64)Config::threads + thread_x()) * width; begin < length;
+         begin += batch * step) {
+      Held held[batch][width];
 #pragma unroll
-      for (i64 i = 0; i < batch; ++i)
-        element[i] = body.element(begin + i * step < length ? begin + i * step : begin);
+      for (int i = 0; i < batch; ++i)
+        body.elements(begin + i * step < length ? begin + i * step : begin, held[i]);
 #pragma unroll
-      for (i64 i = 0; i < batch; ++i)
+      for (int i = 0; i < batch; ++i)
         if (begin + i * step < length)
-          best.offer(element[i], begin + i * step);
+#pragma unroll
+          for (int e = 0; e < width; ++e)
+            best.offer(held[i][e], begin + i * step + e);
     }
     best = largest_of_warp(best);
     if (lane_id() == 0)

@@ -59,9 +59,22 @@ public:
     begin.line("row = index;");
     for (const body::Member &member : printer.hoistMembers(roots, Level::Row, begin))
       source.body.member(member.type, member.name);
+    const std::string heldType = body::spelling(held);
+    const std::string loads = width == 0 ? fmt::format("DEVICE {} element(i64 at) const", heldType)
+                                         : fmt::format("DEVICE void elements(i64 at, {} (&held)[{}]) const",
+                                                       heldType, width);
     printer.enterBlock();
-    const std::string element = printer.value(loaded, load);
-    load.line(fmt::format("return {};", element));
+    if (width > 1) {
+      const std::string type = body::spelling(dtype(region.inputs[0])),
+                        at = printer.value(source.body.address(graph, context.inputs[0], index), load);
+      load.line(fmt::format("const Vec<{0}, {1}> loaded = load_vec<{0}, {1}>({2} + {3});", type, width,
+                            source.body.input(0), at));
+      load.line(fmt::format("for (int i = 0; i < {}; ++i)", width));
+      load.line(fmt::format("  held[i] = held_as<{}>(loaded, i);", heldType));
+    } else {
+      const std::string element = printer.value(loaded, load);
+      load.line(width == 0 ? "return " + element + ";" : "held[0] = " + element + ";");
+    }
     printer.leaveBlock();
     printer.enterBlock();
     const std::string to = printer.value(place, store), result = printer.stored(stored, store);
@@ -69,9 +82,9 @@ public:
     printer.leaveBlock();
     source.include(file);
     source.config.set("threads", threads);
-    source.config.setType("Held", body::spelling(held));
+    source.config.setType("Held", heldType);
     source.body.method("DEVICE void begin_row(i64 index)", begin);
-    source.body.method(fmt::format("DEVICE {} element(i64 at) const", body::spelling(held)), load);
+    source.body.method(loads, load);
     source.body.method(putSignature, store);
     std::string arguments = source.size(product(rows)) + ", " + source.size(shape[axis]);
     if (count)
@@ -102,12 +115,28 @@ public:
     }
     source.config.set("cluster", int64_t(cluster));
   }
+  /// Body::elements loads neighbours of a row, as many as fit 16 bytes, where they lie side by side.
+  void readVectors() {
+    const View &view = context.inputs[0];
+    auto fits = [&](int64_t width) {
+      for (size_t dim = 0; dim < shape.size(); ++dim)
+        if (dim == axis ? view.strides[dim] != Dim(1) || !shape[dim].knownMultipleOf(width)
+                        : !view.strides[dim].knownMultipleOf(width))
+          return false;
+      return view.offset.knownMultipleOf(width);
+    };
+    width = 16 / static_cast<int64_t>(byteSize(dtype(region.inputs[0])));
+    while (width > 1 && !fits(width))
+      width /= 2;
+    source.config.set("width", width);
+  }
   bool isLong() const { return shape[axis].constant().value_or(longRow) >= longRow; }
 
   const Region &region;
   const KernelContext &context;
   uint32_t threads = blockThreads, cluster = 1;
   int64_t rowsPerBlock = blockThreads / 32;
+  int64_t width = 0; ///< of Body::elements; 0: Body::element
   const char *file = "scan.cuh";
   DimShape shape;
   size_t axis;
@@ -169,8 +198,10 @@ KernelDraft emitArgMax(nn::ArgMaxOp op, const Region &region, const KernelContex
   scalar::Graph &graph = walk.graph;
   const DType held = comparedAs(dtype(op.getX())), result = dtype(op.getY());
   const scalar::Value place = graph.input("place", DType::I64, Level::Element);
-  if (walk.isLong())
+  if (walk.isLong()) {
     walk.takeClusters();
+    walk.readVectors();
+  }
   return walk.finish(walk.isLong() ? "arg_max_of_block" : "arg_max", held,
                      graph.convertRegister(held, walk.element()), {graph.convert(result, place), result},
                      graph.input("row", DType::I64, Level::Row), "DEVICE void put(i64 row, i64 place) const");

@@ -43,16 +43,18 @@ TEST(Scan, ArgMaxTakesTheFirstOfEquals) {
         {.inputs = {{"x", Tensor::of<float>(DType::F32, {2, 4}, values)}}});
 }
 
-/// A vocabulary's, which the blocks of a cluster share where there are clusters.
+/// A vocabulary's, which the blocks of a cluster share where there are clusters; in vectors where its length
+/// and type allow.
 TEST(Scan, ArgMaxOfAVocabulary) {
-  for (const char *type : {"bf16", "i64"})
-    check(fmt::format(
-              R"(func.func @main(%x: tensor<?x33001x{0}> {{nn.name = "x", nn.dims = ["b", 33001]}}) -> tensor<?xi64> {{
-      %0 = nn.arg_max %x {{axis = 1 : i64, keepdims = false}} : (tensor<?x33001x{0}>) -> tensor<?xi64>
+  for (const char *type : {"bf16", "f32", "i64"})
+    for (int length : {33001, 33008, 70002})
+      check(fmt::format(
+                R"(func.func @main(%x: tensor<?x{1}x{0}> {{nn.name = "x", nn.dims = ["b", {1}]}}) -> tensor<?xi64> {{
+      %0 = nn.arg_max %x {{axis = 1 : i64, keepdims = false}} : (tensor<?x{1}x{0}>) -> tensor<?xi64>
       return %0 : tensor<?xi64>
     }})",
-              type),
-          {.symbols = {{"b", 3}}});
+                type, length),
+            {.symbols = {{"b", 3}}});
 }
 
 TEST(Scan, TopKInOrder) {
