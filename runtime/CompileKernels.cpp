@@ -107,16 +107,17 @@ static std::vector<Batch> batches(const std::vector<Job *> &jobs, size_t threads
   return result;
 }
 
-/// Runs `compile` on each batch from several threads; the first error wins.
-static Status compileAll(const std::vector<Batch> &batches, size_t threads,
-                         const std::function<Status(const Batch &)> &compile) {
+/// Runs `compile` on each batch from several threads, of which all but this one have a process of NVRTC; the
+/// first error wins.
+static Status compileAll(const std::vector<Batch> &batches, size_t threads, const std::string &library,
+                         const std::function<Status(const Batch &, NvrtcProcess *)> &compile) {
   std::atomic<size_t> next = 0;
   std::atomic<bool> failed = false;
   std::mutex mutex;
   std::optional<Error> error;
-  auto work = [&] {
+  auto work = [&](NvrtcProcess *process) {
     for (size_t i = next++; i < batches.size() && !failed; i = next++)
-      if (Status status = compile(batches[i]); !status) {
+      if (Status status = compile(batches[i], process); !status) {
         std::lock_guard lock(mutex);
         if (!error)
           error = status.error();
@@ -125,8 +126,11 @@ static Status compileAll(const std::vector<Batch> &batches, size_t threads,
   };
   std::vector<std::thread> others;
   for (size_t i = 1; i < std::min(threads, batches.size()); ++i)
-    others.emplace_back(work);
-  work();
+    others.emplace_back([&] {
+      NvrtcProcess process(library);
+      work(&process);
+    });
+  work(nullptr);
   for (std::thread &thread : others)
     thread.join();
   if (error)
@@ -143,7 +147,8 @@ std::string programOf(const std::vector<std::string> &includes, std::span<const 
 
 /// Compiles the jobs of a batch and hands each cubin to `finish`. What does not compile in company or spills
 /// is compiled by itself.
-static Status compileBatch(const Nvrtc &nvrtc, const Batch &batch, const std::string &arch,
+static Status compileBatch(const Nvrtc &nvrtc, NvrtcProcess *process, const Batch &batch,
+                           const std::string &arch,
                            const std::function<void(const Job &, const Cubin &)> &finish) {
   std::optional<CubinModule> module;
   if (batch.size() > 1) {
@@ -151,7 +156,7 @@ static Status compileBatch(const Nvrtc &nvrtc, const Batch &batch, const std::st
     for (const Job *job : batch)
       texts.push_back(job->text.rest);
     const std::string program = programOf(batch.front()->text.includes, texts);
-    if (auto compiled = nvrtc.compileModule(program, batch.front()->kernel->name, arch))
+    if (auto compiled = nvrtc.compileModule(program, batch.front()->kernel->name, arch, process))
       module = std::move(*compiled);
   }
   for (const Job *job : batch) {
@@ -162,7 +167,7 @@ static Status compileBatch(const Nvrtc &nvrtc, const Batch &batch, const std::st
         finish(*job, Cubin{found->second, module->bytes});
         continue;
       }
-    Result<Cubin> cubin = nvrtc.compile(fullSource(*job->kernel), name, arch);
+    Result<Cubin> cubin = nvrtc.compile(fullSource(*job->kernel), name, arch, process);
     if (!cubin)
       return cubin.error();
     finish(*job, *cubin);
@@ -229,13 +234,15 @@ Result<std::vector<CompiledKernel>> compileKernels(std::span<const KernelPlan> k
     return results;
   Progress progress(fmt::format("compile kernels for {}", arch), static_cast<int64_t>(missing.size()));
   const size_t threads = std::max(1u, std::thread::hardware_concurrency());
-  Status status = compileAll(batches(missing, threads), threads, [&](const Batch &batch) {
-    return compileBatch(**nvrtc, batch, arch, [&](const Job &job, const Cubin &cubin) {
-      cubins.put(job, cubin);
-      keep(job, cubin, false);
-      progress.step(job.kernel->name);
-    });
-  });
+  auto finish = [&](const Job &job, const Cubin &cubin) {
+    cubins.put(job, cubin);
+    keep(job, cubin, false);
+    progress.step(job.kernel->name);
+  };
+  Status status = compileAll(batches(missing, threads), threads, (*nvrtc)->path(),
+                             [&](const Batch &batch, NvrtcProcess *process) {
+                               return compileBatch(**nvrtc, process, batch, arch, finish);
+                             });
   if (!status)
     return status.error();
   return results;

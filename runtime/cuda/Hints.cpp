@@ -18,4 +18,12 @@ const char *pythonHint() {
 #endif
 }
 
+const char *programsHint() {
+#ifdef FUSION_PROGRAMS_HINT
+  return FUSION_PROGRAMS_HINT;
+#else
+  return nullptr;
+#endif
+}
+
 } // namespace fusion

@@ -7,5 +7,7 @@ namespace fusion {
 const char *nvrtcHint();
 /// A virtual environment that may have NVIDIA's wheels; null for none.
 const char *pythonHint();
+/// Where the build leaves programs; null for none.
+const char *programsHint();
 
 } // namespace fusion

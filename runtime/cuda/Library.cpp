@@ -24,8 +24,7 @@ std::string packagesAround(const std::string &file) {
   return "";
 }
 
-/// The shared library or program that this code is in.
-static std::string ownFile() {
+std::string ownFile() {
   Dl_info info = {};
   if (dladdr(reinterpret_cast<const void *>(&packagesAround), &info) != 0 && info.dli_fname &&
       info.dli_fname[0] == '/')

@@ -39,6 +39,9 @@ private:
 /// The environment variable's value, or empty.
 std::string environmentVariable(const char *name);
 
+/// The shared library or program that this code is in.
+std::string ownFile();
+
 /// Where `folder` of a PyPI wheel is installed (PyTorch brings many of NVIDIA's): "nvidia/nccl/lib".
 std::vector<std::string> wheelFolders(const std::string &folder);
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <mutex>
 
 namespace fusion {
 
@@ -30,6 +31,10 @@ static std::vector<std::string> options(const std::string &arch, std::pair<int, 
   if (version >= firstWithCache)
     texts.push_back("--no-cache");
   return texts;
+}
+
+static std::pair<int, int> versionOf(const NvrtcLibrary &library) {
+  return {library.major(), library.minor()};
 }
 
 Result<Nvrtc *> Nvrtc::instance() {
@@ -73,31 +78,23 @@ Result<Nvrtc> Nvrtc::open() {
   Result<Library> library = Library::open(request);
   if (!library)
     return library.error();
-  Nvrtc nvrtc(*library);
-  bool complete = library->resolve("nvrtcVersion", nvrtc.getVersion) &&
-                  library->resolve("nvrtcGetErrorString", nvrtc.getErrorString) &&
-                  library->resolve("nvrtcCreateProgram", nvrtc.createProgram) &&
-                  library->resolve("nvrtcDestroyProgram", nvrtc.destroyProgram) &&
-                  library->resolve("nvrtcCompileProgram", nvrtc.runCompiler) &&
-                  library->resolve("nvrtcGetCUBINSize", nvrtc.getCubinSize) &&
-                  library->resolve("nvrtcGetCUBIN", nvrtc.getCubin) &&
-                  library->resolve("nvrtcGetProgramLogSize", nvrtc.getLogSize) &&
-                  library->resolve("nvrtcGetProgramLog", nvrtc.getLog);
-  if (!complete || nvrtc.getVersion(&nvrtc.major, &nvrtc.minor) != 0)
+  std::optional<NvrtcLibrary> functions = NvrtcLibrary::of(*library);
+  if (!functions)
     return environment(fmt::format("{} is not a usable NVRTC: install version {}.{} or newer",
                                    library->path(), oldestNvrtc[0], oldestNvrtc[1]));
-  if (std::pair(nvrtc.major, nvrtc.minor) < std::pair(oldestNvrtc[0], oldestNvrtc[1]))
+  Nvrtc nvrtc(std::move(*functions));
+  if (versionOf(nvrtc.library) < std::pair(oldestNvrtc[0], oldestNvrtc[1]))
     return environment(fmt::format("{} is NVRTC {}, which is too old: version {}.{} or newer is needed; {}",
                                    library->path(), nvrtc.version(), oldestNvrtc[0], oldestNvrtc[1],
                                    request.advice));
   return nvrtc;
 }
 
-std::string Nvrtc::version() const { return fmt::format("{}.{}", major, minor); }
+std::string Nvrtc::version() const { return fmt::format("{}.{}", library.major(), library.minor()); }
 
 std::string Nvrtc::fingerprint(const std::string &arch) const {
   return fmt::format("nvrtc {} {}, again where it spills", version(),
-                     fmt::join(options(arch, {major, minor}), " "));
+                     fmt::join(options(arch, versionOf(library)), " "));
 }
 
 /// The sum of the numbers that stand before each occurrence of `label`; -1 if there is none.
@@ -117,12 +114,12 @@ static int numberAfter(const std::string &log, std::string_view label) {
   return at == std::string::npos ? -1 : std::atoi(log.c_str() + at + label.size());
 }
 
-Result<Cubin> Nvrtc::compile(const std::string &source, const std::string &name,
-                             const std::string &arch) const {
-  Result<Cubin> usual = compileOnce(source, name, arch, nullptr);
+Result<Cubin> Nvrtc::compile(const std::string &source, const std::string &name, const std::string &arch,
+                             NvrtcProcess *process) const {
+  Result<Cubin> usual = compileOnce(source, name, arch, nullptr, process);
   if (!usual || usual->spillBytes <= 0)
     return usual;
-  Result<Cubin> roomy = compileOnce(source, name, arch, "-DFUSION_ALL_REGISTERS");
+  Result<Cubin> roomy = compileOnce(source, name, arch, "-DFUSION_ALL_REGISTERS", process);
   return roomy && roomy->spillBytes < usual->spillBytes ? roomy : usual;
 }
 
@@ -136,16 +133,16 @@ static KernelResources resourcesIn(std::string log) {
 }
 
 Result<Cubin> Nvrtc::compileOnce(const std::string &source, const std::string &name, const std::string &arch,
-                                 const char *definition) const {
-  Result<Output> output = compileProgram(source, name, arch, definition);
+                                 const char *definition, NvrtcProcess *process) const {
+  Result<Output> output = compileProgram(source, name, arch, definition, process);
   if (!output)
     return output.error();
   return Cubin{resourcesIn(std::move(output->log)), std::move(output->bytes)};
 }
 
 Result<CubinModule> Nvrtc::compileModule(const std::string &source, const std::string &name,
-                                         const std::string &arch) const {
-  Result<Output> output = compileProgram(source, name, arch, nullptr);
+                                         const std::string &arch, NvrtcProcess *process) const {
+  Result<Output> output = compileProgram(source, name, arch, nullptr, process);
   if (!output)
     return output.error();
   // What stands after an entry point's name until the next one is said of it.
@@ -165,43 +162,26 @@ Result<CubinModule> Nvrtc::compileModule(const std::string &source, const std::s
 }
 
 Result<Nvrtc::Output> Nvrtc::compileProgram(const std::string &source, const std::string &name,
-                                            const std::string &arch, const char *definition) const {
-  if (auto target = TargetInfo::find(arch); target && std::pair(major, minor) < target->oldestNvrtc)
+                                            const std::string &arch, const char *definition,
+                                            NvrtcProcess *process) const {
+  if (auto target = TargetInfo::find(arch); target && versionOf(library) < target->oldestNvrtc)
     return environment(fmt::format("{} needs NVRTC {}.{} or newer, {} is version {}", arch,
                                    target->oldestNvrtc.first, target->oldestNvrtc.second, path(), version()));
-  Program program = nullptr;
-  std::string file = name + ".cu";
-  if (int code = createProgram(&program, source.c_str(), file.c_str(), 0, nullptr, nullptr))
-    return environment(fmt::format("kernel {}: NVRTC: {}", name, getErrorString(code)));
-  std::vector<std::string> texts = options(arch, {major, minor});
+  NvrtcRequest request{source, name + ".cu", options(arch, versionOf(library))};
   if (definition)
-    texts.push_back(definition);
-  std::vector<const char *> pointers;
-  for (const std::string &text : texts)
-    pointers.push_back(text.c_str());
-  int code = runCompiler(program, static_cast<int>(pointers.size()), pointers.data());
-  Output cubin;
-  size_t size = 0;
-  if (getLogSize(program, &size) == 0 && size > 1) {
-    cubin.log.resize(size);
-    if (getLog(program, cubin.log.data()) != 0)
-      cubin.log.clear();
-    cubin.log.resize(cubin.log.find_last_not_of(std::string_view("\n\0", 2)) + 1);
-  }
-  if (code == 0 && (code = getCubinSize(program, &size)) == 0) {
-    cubin.bytes.resize(size);
-    code = getCubin(program, cubin.bytes.data());
-  }
-  destroyProgram(&program);
-  if (code != 0) {
-    // A wrong architecture is the caller's mistake; anything else is a kernel that should have compiled.
-    size_t error = cubin.log.find("error");
-    size_t begin = error == std::string::npos ? 0 : cubin.log.rfind('\n', error) + 1;
-    std::string message = cubin.log.substr(begin, cubin.log.find('\n', begin) - begin);
-    return badInput(fmt::format("kernel {} does not compile for {} with NVRTC {}: {}: {}", name, arch,
-                                version(), getErrorString(code), message.empty() ? "no message" : message));
-  }
-  return cubin;
+    request.options.push_back(definition);
+  std::optional<NvrtcAnswer> answer = process ? process->compile(request) : std::nullopt;
+  if (!answer)
+    answer = library.compile(request);
+  if (answer->error.empty())
+    return Output{std::move(answer->cubin), std::move(answer->log)};
+  if (answer->log.empty())
+    return environment(fmt::format("kernel {}: NVRTC: {}", name, answer->error));
+  // A wrong architecture is the caller's mistake; anything else is a kernel that should have compiled.
+  const std::string &log = answer->log;
+  const size_t error = log.find("error"), begin = error == std::string::npos ? 0 : log.rfind('\n', error) + 1;
+  return badInput(fmt::format("kernel {} does not compile for {} with NVRTC {}: {}: {}", name, arch, version(),
+                              answer->error, log.substr(begin, log.find('\n', begin) - begin)));
 }
 
 } // namespace fusion

@@ -1,12 +1,10 @@
 // The CUDA runtime compiler, opened while the program runs. Needs neither a GPU nor a driver.
 #pragma once
 
-#include "runtime/cuda/Library.h"
+#include "runtime/cuda/NvrtcProcess.h"
 
 #include <map>
-#include <mutex>
 #include <string>
-#include <vector>
 
 namespace fusion {
 
@@ -48,36 +46,26 @@ public:
   /// again with FUSION_ALL_REGISTERS, and the better is kept: from 13.1 on the assembler takes 32 or 48
   /// registers for some kernels of 256 threads, spills 8 to 100 bytes, and needs 44 to 91 to spill none, that
   /// is fewer blocks on a multiprocessor for these few kernels.
-  Result<Cubin> compile(const std::string &source, const std::string &name, const std::string &arch) const;
+  /// `process`: where it is compiled; null: in this process.
+  Result<Cubin> compile(const std::string &source, const std::string &name, const std::string &arch,
+                        NvrtcProcess *process = nullptr) const;
   /// A program of several kernels. Nothing is compiled again: what spills wants compile() by itself.
   Result<CubinModule> compileModule(const std::string &source, const std::string &name,
-                                    const std::string &arch) const;
+                                    const std::string &arch, NvrtcProcess *process = nullptr) const;
   /// Everything besides the source that decides what compile() returns: a part of cache keys.
   std::string fingerprint(const std::string &arch) const;
 
 private:
-  using Program = struct ProgramHandle *;
-  explicit Nvrtc(Library library) : library(std::move(library)) {}
+  explicit Nvrtc(NvrtcLibrary library) : library(std::move(library)) {}
   /// The cubin, and the log of the whole program.
   struct Output {
     std::string bytes, log;
   };
   Result<Output> compileProgram(const std::string &source, const std::string &name, const std::string &arch,
-                                const char *definition) const;
+                                const char *definition, NvrtcProcess *process) const;
   Result<Cubin> compileOnce(const std::string &source, const std::string &name, const std::string &arch,
-                            const char *definition) const;
-  Library library;
-  int major = 0, minor = 0;
-  int (*getVersion)(int *, int *) = nullptr;
-  const char *(*getErrorString)(int) = nullptr;
-  int (*createProgram)(Program *, const char *, const char *, int, const char *const *,
-                       const char *const *) = nullptr;
-  int (*destroyProgram)(Program *) = nullptr;
-  int (*runCompiler)(Program, int, const char *const *) = nullptr;
-  int (*getCubinSize)(Program, size_t *) = nullptr;
-  int (*getCubin)(Program, char *) = nullptr;
-  int (*getLogSize)(Program, size_t *) = nullptr;
-  int (*getLog)(Program, char *) = nullptr;
+                            const char *definition, NvrtcProcess *process) const;
+  NvrtcLibrary library;
 };
 
 } // namespace fusion

@@ -9,7 +9,10 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 using namespace fusion;
 using namespace fusion::test;
@@ -191,4 +194,90 @@ TEST(Nvrtc, TargetsAreChecked) {
   auto result = compileKernels(kernels, "sm_80", nullptr);
   ASSERT_FALSE(result);
   EXPECT_NE(result.error().message.find("kernel scale needs wgmma, which sm_80 lacks"), std::string::npos);
+}
+
+namespace {
+constexpr const char *filling = "extern \"C\" __global__ void fill(int *to) { *to = 7; }\n";
+
+/// Sets FUSION_NVRTC_PROCESS for its time.
+struct NamedProgram {
+  explicit NamedProgram(const std::string &file) { setenv("FUSION_NVRTC_PROCESS", file.c_str(), 1); }
+  ~NamedProgram() { unsetenv("FUSION_NVRTC_PROCESS"); }
+};
+
+/// A program that stands in for fusion-nvrtc.
+std::string script(const TemporaryFolder &folder, const std::string &line) {
+  const std::string file = folder.path + "/program";
+  std::ofstream(file) << "#!/bin/sh\n" << line << "\n";
+  std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  return file;
+}
+} // namespace
+
+TEST(NvrtcProcess, CompilesWhatThisProcessDoes) {
+  if (!haveNvrtc())
+    GTEST_SKIP() << Nvrtc::instance().error().message;
+  ASSERT_FALSE(NvrtcProcess::program().empty());
+  const Nvrtc &nvrtc = **Nvrtc::instance();
+  NvrtcProcess process(nvrtc.path());
+  for (const std::string &source : {std::string(filling), filling + std::string(1 << 20, '\n')}) {
+    const Result<Cubin> own = nvrtc.compile(source, "fill", "sm_90a"),
+                        other = nvrtc.compile(source, "fill", "sm_90a", &process);
+    ASSERT_TRUE(own && other);
+    EXPECT_EQ(own->bytes, other->bytes);
+    const std::string timed = "Compile time"; // at the end of the log
+    EXPECT_EQ(own->log.substr(0, own->log.find(timed)), other->log.substr(0, other->log.find(timed)));
+    EXPECT_EQ(own->registers, other->registers);
+  }
+  const std::string wrong = "wrong";
+  EXPECT_EQ(nvrtc.compile(wrong, "fill", "sm_90a").error().message,
+            nvrtc.compile(wrong, "fill", "sm_90a", &process).error().message);
+  EXPECT_TRUE(nvrtc.compile(filling, "fill", "sm_90a", &process)); // it goes on
+}
+
+TEST(NvrtcProcess, WithoutItsProgramTheCallerCompiles) {
+  if (!haveNvrtc())
+    GTEST_SKIP() << Nvrtc::instance().error().message;
+  const TemporaryFolder folder;
+  const Nvrtc &nvrtc = **Nvrtc::instance();
+  for (const std::string &named : {std::string("0"), std::string("/no/such/program"), script(folder, "exit 2")}) {
+    const NamedProgram given(named);
+    NvrtcProcess process(nvrtc.path());
+    EXPECT_FALSE(process.compile({filling, "fill.cu", {}})) << named;
+    EXPECT_TRUE(nvrtc.compile(filling, "fill", "sm_90a", &process)) << named;
+  }
+}
+
+TEST(NvrtcProcess, AnotherVersionsProgramIsNotUsed) {
+  EXPECT_EQ(WEXITSTATUS(std::system((NvrtcProcess::program() + " 0 libnvrtc.so").c_str())), 2);
+  EXPECT_EQ(WEXITSTATUS(std::system((NvrtcProcess::program() + " 1 /no/such/library").c_str())), 3);
+}
+
+TEST(NvrtcProcess, OneThatCrashesIsAnErrorThatSaysSo) {
+  const TemporaryFolder folder;
+  const NamedProgram given(script(folder, "kill -SEGV $$"));
+  NvrtcProcess process("libnvrtc.so");
+  const std::optional<NvrtcAnswer> answer = process.compile({filling, "fill.cu", {}});
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->error, "its process was ended by signal 11");
+}
+
+TEST(NvrtcProcess, MessagesThatNobodySendsAreRefused) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const std::vector<std::string> texts = {"", std::string("a\0b", 3), std::string(100000, 'x')};
+  std::thread other([&] { EXPECT_TRUE(sendTexts(ends[0], texts)); });
+  EXPECT_EQ(receiveTexts(ends[1]), texts);
+  other.join();
+  for (const uint64_t count : {uint64_t(65), ~uint64_t(0)}) {
+    ASSERT_EQ(write(ends[0], &count, sizeof count), ssize_t(sizeof count));
+    EXPECT_FALSE(receiveTexts(ends[1]));
+  }
+  const uint64_t sizes[] = {1, ~uint64_t(0)};
+  ASSERT_EQ(write(ends[0], sizes, sizeof sizes), ssize_t(sizeof sizes));
+  EXPECT_FALSE(receiveTexts(ends[1]));
+  close(ends[0]);
+  EXPECT_FALSE(receiveTexts(ends[1]));
+  EXPECT_FALSE(sendTexts(ends[1], texts)); // and no SIGPIPE
+  close(ends[1]);
 }
