@@ -56,10 +56,11 @@ Status Driver::lower(ProfitMode profit) {
   lowering.assumeFinite = options.assumeFinite;
   lowering.rewrites = recordsRewrites ? &recorded : nullptr;
   const ProfitMode mode = options.fuse ? profit : ProfitMode::Model;
-  auto oracle = makeProfitOracle(mode, lowering.plan, options.cacheFolder);
-  if (!oracle)
-    return oracle.error();
-  lowering.fusions.profit = oracle->get();
+  auto made = makeProfitOracle(mode, lowering.plan, options.cacheFolder);
+  if (!made)
+    return made.error();
+  oracle = std::move(*made);
+  lowering.fusions.profit = oracle.get();
   if (Status status = fusion::lower(module, lowering, fusions); !status)
     return inFile(status.error());
   return {};

@@ -11,6 +11,8 @@
 
 namespace fusion {
 
+class ProfitOracle;
+
 /// Works on a module in place. Errors name the file.
 class Driver {
 public:
@@ -49,6 +51,8 @@ private:
   CompileOptions options;
   bool recordsRewrites = false;
   RewriteLog recorded;
+  /// Keeps the GPU's context, if it measured, for whoever runs the program.
+  std::shared_ptr<ProfitOracle> oracle;
   mutable FusionReport fusions;
   mutable std::optional<ProgramPlan> planned;
 };

@@ -4,7 +4,7 @@
 #include "codegen/BuildPlan.h"
 #include "codegen/device/Includes.h"
 #include "ir/base/Progress.h"
-#include "runtime/cuda/Driver.h"
+#include "runtime/cuda/Session.h"
 
 #include <fmt/format.h>
 
@@ -170,8 +170,12 @@ static Result<std::unique_ptr<ProfitOracle>> makeGpuProfit(const PlanOptions &op
         fmt::format("the GPU here is {} ({}), the target {}", properties->name, properties->arch(), target));
   auto cache =
       std::make_shared<KernelCache>(cacheFolder.empty() ? KernelCache::defaultFolder() : cacheFolder);
-  auto makeBackend = [cache](std::span<const KernelPlan> kernels) {
-    return makeCudaBackend(0, {kernels, {}, {}, {}, cache.get()});
+  auto makeBackend = [cache, context = std::shared_ptr<cuda::Session>()](
+                         std::span<const KernelPlan> kernels) mutable {
+    auto backend = makeCudaBackend(0, {kernels, {}, {}, {}, cache.get()});
+    if (!context)
+      context = cuda::keepContext(0);
+    return backend;
   };
   return std::unique_ptr<ProfitOracle>(std::make_unique<MeasuredProfit>(
       fmt::format("{} ({})", properties->name, properties->arch()), options, makeBackend, cache));

@@ -26,7 +26,8 @@ const Schedule *ScheduleSet::find(llvm::StringRef name) const {
 static bool isConcatOfRows(mlir::Value value) {
   auto concat = value.getDefiningOp<nn::ConcatOp>();
   const int64_t rank = llvm::cast<mlir::RankedTensorType>(value.getType()).getRank();
-  return concat && concat.getAxis() != -1 && static_cast<int64_t>(concat.getAxis()) != rank - 1;
+  const auto axis = concat ? static_cast<int64_t>(concat.getAxis()) : -1;
+  return axis != -1 && axis != rank - 1;
 }
 
 llvm::SmallVector<const Schedule *> ScheduleSet::inOrderFor(const Region &region) const {

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
 
@@ -37,22 +38,50 @@ Result<ShapePlan> shapesAt(const ProgramPlan &plan, SymbolValues sizes) {
   return shapes;
 }
 
-/// A short pattern of random numbers, repeated over a buffer: mixed signs; integers small, so that they can
-/// be indices.
-Tensor pattern(DType type, size_t bytes) {
-  constexpr int64_t longest = 1 << 16;
-  const auto count = std::min<int64_t>(longest, static_cast<int64_t>(bytes / byteSize(type)));
-  std::mt19937 random(1);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float &value : values)
-    value = isFloat(type) ? normal(random) : static_cast<float>(random() % (type == DType::Bool ? 2 : 4));
-  return Tensor::of<float>(DType::F32, {count}, values).convertedTo(type);
-}
+/// What several measurements share.
+class Shared {
+public:
+  explicit Shared(Backend &backend) : backend(backend) {}
 
-Status fillRandom(Backend &backend, std::byte *target, size_t bytes, DType type) {
-  Tensor start = pattern(type, bytes);
-  size_t done = start.bytes();
+  /// A short pattern of random numbers, repeated over a buffer: mixed signs; integers small, so that they can
+  /// be indices.
+  const Tensor &pattern(DType type) {
+    auto [place, isNew] = patterns.try_emplace(type);
+    if (isNew) {
+      constexpr int64_t count = 1 << 16;
+      std::mt19937 random(1);
+      std::normal_distribution<float> normal;
+      std::vector<float> values(count);
+      for (float &value : values)
+        value = isFloat(type) ? normal(random) : static_cast<float>(random() % (type == DType::Bool ? 2 : 4));
+      place->second = Tensor::of<float>(DType::F32, {count}, values).convertedTo(type);
+    }
+    return place->second;
+  }
+
+  /// So many bytes, which the next call may give again.
+  Result<std::shared_ptr<void>> memory(size_t bytes) {
+    if (bytes > size) {
+      held.reset();
+      size = 0;
+      Result<std::shared_ptr<void>> allocated = backend.allocate(bytes);
+      if (!allocated)
+        return allocated;
+      held = std::move(*allocated);
+      size = bytes;
+    }
+    return held;
+  }
+
+private:
+  Backend &backend;
+  std::map<DType, Tensor> patterns;
+  std::shared_ptr<void> held;
+  size_t size = 0;
+};
+
+Status fillRandom(Backend &backend, std::byte *target, size_t bytes, const Tensor &start) {
+  size_t done = std::min(start.bytes(), bytes);
   if (Status status = backend.upload(target, start.data(), done); !status)
     return status;
   while (done > 0 && done < bytes) {
@@ -67,8 +96,8 @@ Status fillRandom(Backend &backend, std::byte *target, size_t bytes, DType type)
 /// Several runs' buffers in one allocation.
 class Runs {
 public:
-  Runs(const Work &work, Backend &backend, const MeasureOptions &options)
-      : work(work), plan(*work.plan), backend(backend), options(options) {}
+  Runs(const Work &work, Backend &backend, Shared &shared, const MeasureOptions &options)
+      : work(work), plan(*work.plan), backend(backend), shared(shared), options(options) {}
 
   Result<double> time() {
     if (Status status = backend.enter(std::nullopt); !status)
@@ -135,7 +164,7 @@ private:
                                   stride >> 20, options.mostBytes >> 20));
     copies = static_cast<int>(
         std::clamp<size_t>(options.mostBytes / stride, 1, static_cast<size_t>(options.copies)));
-    Result<std::shared_ptr<void>> allocated = backend.allocate(stride * static_cast<size_t>(copies));
+    Result<std::shared_ptr<void>> allocated = shared.memory(stride * static_cast<size_t>(copies));
     if (!allocated)
       return allocated.error();
     memory = *allocated;
@@ -152,7 +181,7 @@ private:
       if (bytes == 0)
         continue;
       std::byte *first = address(0, port.buffer);
-      if (Status status = fillRandom(backend, first, bytes, port.type); !status)
+      if (Status status = fillRandom(backend, first, bytes, shared.pattern(port.type)); !status)
         return status;
       for (int copy = 1; copy < copies; ++copy)
         if (Status status = backend.copy(address(copy, port.buffer), first, bytes); !status)
@@ -198,6 +227,7 @@ private:
   const Work &work;
   const ProgramPlan &plan;
   Backend &backend;
+  Shared &shared;
   const MeasureOptions &options;
   std::optional<WeightStore> constants;
   std::vector<size_t> offsets; ///< of inputs and outputs
@@ -241,12 +271,12 @@ std::vector<Result<double>> timeAll(std::span<Work> works, const BackendFactory 
     }
     return times;
   }
+  if (!backend)
+    return {backend.error()};
+  Shared shared(**backend);
   for (size_t i = 0; i < works.size(); ++i) {
     onTimed(i);
-    if (backend)
-      times.push_back(Runs(works[i], **backend, options).time());
-    else
-      times.push_back(backend.error());
+    times.push_back(Runs(works[i], **backend, shared, options).time());
   }
   return times;
 }

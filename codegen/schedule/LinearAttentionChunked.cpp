@@ -51,7 +51,8 @@ static int64_t slabsOf(const Problem &problem) {
   const int64_t heads = problem.batch.constant().value_or(1) * problem.heads;
   int64_t slabs = allSlabs;
   while (slabs > 1 &&
-         heads * llvm::divideCeil(problem.valueDepth, 8 * slabs) <= problem.context.target.multiprocessors)
+         heads * static_cast<int64_t>(llvm::divideCeil(problem.valueDepth, 8 * slabs)) <=
+             problem.context.target.multiprocessors)
     slabs /= 2;
   return slabs;
 }

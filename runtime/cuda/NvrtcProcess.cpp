@@ -4,11 +4,15 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
+#include <mutex>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 extern char **environ; // NOLINT(readability-redundant-declaration)
@@ -73,9 +77,11 @@ std::optional<std::vector<std::string>> receiveTexts(int socket) {
   return texts;
 }
 
-void answerNvrtcRequests(const NvrtcLibrary &nvrtc, int socket) {
-  while (auto texts = receiveTexts(socket)) {
-    if (texts->size() < 2)
+void answerNvrtcRequests(const NvrtcLibrary &nvrtc, int socket, int idleMilliseconds) {
+  pollfd next = {socket, POLLIN, 0};
+  while (poll(&next, 1, idleMilliseconds) > 0) {
+    auto texts = receiveTexts(socket);
+    if (!texts || texts->size() < 2)
       return;
     NvrtcRequest request{(*texts)[0], (*texts)[1], {texts->begin() + 2, texts->end()}};
     NvrtcAnswer answer = nvrtc.compile(request);
@@ -134,30 +140,90 @@ bool NvrtcProcess::start() {
 }
 
 std::optional<NvrtcAnswer> NvrtcProcess::compile(const NvrtcRequest &request) {
-  if (cannotStart || (socket < 0 && !start())) {
-    cannotStart = true;
-    return std::nullopt;
-  }
   std::vector<std::string> texts = {request.source, request.file};
   texts.insert(texts.end(), request.options.begin(), request.options.end());
-  auto answer = sendTexts(socket, texts) ? receiveTexts(socket) : std::nullopt;
-  if (answer && answer->size() == 3)
-    return NvrtcAnswer{(*answer)[0], (*answer)[1], (*answer)[2]};
-  close(socket);
+  // One that has waited may have ended meanwhile: then another one is asked.
+  for (bool waited = socket >= 0;; waited = false) {
+    if (cannotStart || (socket < 0 && !start())) {
+      cannotStart = true;
+      return std::nullopt;
+    }
+    auto answer = sendTexts(socket, texts) ? receiveTexts(socket) : std::nullopt;
+    if (answer && answer->size() == 3)
+      return NvrtcAnswer{(*answer)[0], (*answer)[1], (*answer)[2]};
+    hangUp();
+    const int status = process->wait();
+    process.reset();
+    if (waited)
+      continue;
+    if (WIFSIGNALED(status))
+      return NvrtcAnswer{fmt::format("its process was ended by signal {}", WTERMSIG(status)), {}, {}};
+    cannotStart = true; // it could not open the library, or speaks another version
+  }
+}
+
+void NvrtcProcess::hangUp() {
+  close(socket); // at which it ends
   socket = -1;
-  const int status = process->wait();
-  process.reset();
-  if (WIFSIGNALED(status))
-    return NvrtcAnswer{fmt::format("its process was ended by signal {}", WTERMSIG(status)), {}, {}};
-  cannotStart = true; // it could not open the library, or speaks another version
-  return std::nullopt;
 }
 
 NvrtcProcess::~NvrtcProcess() {
-  if (socket < 0)
+  if (socket >= 0)
+    hangUp();
+  if (process)
+    process->wait();
+}
+
+namespace {
+/// Those that wait. Never destroyed: at the end of this process they see that it is gone.
+struct Waiting {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<NvrtcProcess>> processes;
+  std::atomic<bool> any = false;
+  const pid_t owner = getpid(); ///< a process that was forked has none of them
+  static Waiting &here() {
+    static auto *waiting = new Waiting;
+    return *waiting;
+  }
+};
+} // namespace
+
+std::unique_ptr<NvrtcProcess> NvrtcProcesses::take(const std::string &library) {
+  Waiting &waiting = Waiting::here();
+  if (waiting.owner == getpid()) {
+    std::lock_guard lock(waiting.mutex);
+    for (auto place = waiting.processes.begin(); place != waiting.processes.end(); ++place)
+      if ((*place)->library == library) {
+        std::unique_ptr<NvrtcProcess> found = std::move(*place);
+        waiting.processes.erase(place);
+        return found;
+      }
+  }
+  return std::make_unique<NvrtcProcess>(library);
+}
+
+void NvrtcProcesses::giveBack(std::unique_ptr<NvrtcProcess> process) {
+  Waiting &waiting = Waiting::here();
+  if (process->socket < 0 || waiting.owner != getpid())
     return;
-  close(socket); // at which it ends
-  process->wait();
+  std::lock_guard lock(waiting.mutex);
+  waiting.processes.push_back(std::move(process));
+  waiting.any = true;
+}
+
+void NvrtcProcesses::dismiss() {
+  Waiting &waiting = Waiting::here();
+  if (!waiting.any.load(std::memory_order_relaxed) || waiting.owner != getpid())
+    return;
+  std::vector<std::unique_ptr<NvrtcProcess>> last;
+  {
+    std::lock_guard lock(waiting.mutex);
+    last.swap(waiting.processes);
+    waiting.any = false;
+  }
+  for (const auto &process : last)
+    process->hangUp();
+  std::thread([last = std::move(last)] {}).detach(); // which waits for their end
 }
 
 } // namespace fusion

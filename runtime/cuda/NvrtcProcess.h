@@ -33,11 +33,25 @@ public:
   static std::string program();
 
 private:
+  friend class NvrtcProcesses;
   bool start();
+  void hangUp();
   std::string library;
   int socket = -1;
   bool cannotStart = false;
   std::unique_ptr<TemporaryProcess> process;
+};
+
+/// Processes that wait for their next request. They are kept since a process needs longer to start than to
+/// compile a small kernel; one that has waited for some seconds ends.
+class NvrtcProcesses {
+public:
+  /// For the library of this path; give it back when nothing is compiled.
+  static std::unique_ptr<NvrtcProcess> take(const std::string &library);
+  static void giveBack(std::unique_ptr<NvrtcProcess> process);
+  /// Ends those that wait, if there are any: nothing more is expected to be compiled. Does not wait for their
+  /// end.
+  static void dismiss();
 };
 
 /// A message is a list of texts. False if the other side is gone.
@@ -45,7 +59,8 @@ bool sendTexts(int socket, std::span<const std::string> texts);
 /// Nothing if the other side is gone.
 std::optional<std::vector<std::string>> receiveTexts(int socket);
 
-/// What the program does: answers the requests that come from `socket` until there are no more.
-void answerNvrtcRequests(const NvrtcLibrary &nvrtc, int socket);
+/// What the program does: answers the requests that come from `socket` until there are no more, or none for
+/// so long.
+void answerNvrtcRequests(const NvrtcLibrary &nvrtc, int socket, int idleMilliseconds = 10000);
 
 } // namespace fusion

@@ -30,6 +30,14 @@ Session::~Session() {
   driver.cuDevicePrimaryCtxRelease_v2(ordinal);
 }
 
+std::shared_ptr<Session> keepContext(int ordinal) {
+  Result<const Driver *> driver = Driver::instance();
+  if (!driver)
+    return nullptr;
+  auto session = std::make_shared<Session>(**driver, ordinal);
+  return session->open() ? session : nullptr;
+}
+
 Result<bool> Session::capturing() const {
   int state = 0;
   activate();

@@ -45,6 +45,10 @@ private:
   bool anyQueued = false, isMarked = false;
 };
 
+/// Keeps the device's context from one backend to the next: making it anew takes some 0.2 s. Null where it
+/// cannot be had.
+std::shared_ptr<Session> keepContext(int ordinal);
+
 struct Events {
   std::shared_ptr<Session> session;
   std::vector<Event> events;

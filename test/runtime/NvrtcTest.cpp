@@ -262,6 +262,39 @@ TEST(NvrtcProcess, OneThatCrashesIsAnErrorThatSaysSo) {
   EXPECT_EQ(answer->error, "its process was ended by signal 11");
 }
 
+TEST(NvrtcProcess, OneThatEndedWhileItWaitedIsReplaced) {
+  if (!haveNvrtc())
+    GTEST_SKIP() << Nvrtc::instance().error().message;
+  const std::string library = (*Nvrtc::instance())->path(), program = NvrtcProcess::program();
+  const TemporaryFolder folder;
+  const NamedProgram given(script(folder, "exec timeout --foreground -s KILL 1 " + program + " \"$@\""));
+  std::unique_ptr<NvrtcProcess> process = NvrtcProcesses::take(library);
+  const NvrtcRequest request{filling, "fill.cu", {"--gpu-architecture=sm_90a"}};
+  ASSERT_TRUE(process->compile(request));
+  const NvrtcProcess *const first = process.get();
+  NvrtcProcesses::giveBack(std::move(process));
+  process = NvrtcProcesses::take(library);
+  EXPECT_EQ(process.get(), first);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  const std::optional<NvrtcAnswer> answer = process->compile(request);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->error, "");
+  NvrtcProcesses::giveBack(std::move(process));
+  NvrtcProcesses::dismiss();
+}
+
+TEST(NvrtcProcess, EndsWhereNothingComes) {
+  if (!haveNvrtc())
+    GTEST_SKIP() << Nvrtc::instance().error().message;
+  const auto library = Library::open({.files = {(*Nvrtc::instance())->path()}});
+  ASSERT_TRUE(library);
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  answerNvrtcRequests(*NvrtcLibrary::of(*library), ends[0], /*idleMilliseconds=*/1); // comes back
+  close(ends[0]);
+  close(ends[1]);
+}
+
 TEST(NvrtcProcess, MessagesThatNobodySendsAreRefused) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
