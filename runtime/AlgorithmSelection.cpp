@@ -193,7 +193,8 @@ std::string AlgorithmSelection::variantOf(const Pending &one, size_t candidate) 
   return std::string(variantName(step.alternatives[one.candidates[candidate]]));
 }
 
-Status AlgorithmSelection::decide(const SymbolValues &symbols, bool mayMeasure, const std::string &device) {
+Status AlgorithmSelection::decide(const SymbolValues &symbols, bool mayMeasure, const std::string &device,
+                                  const std::function<void()> &compile) {
   std::vector<int64_t> values;
   for (const Dim &dim : distinct) {
     Result<int64_t> value =
@@ -211,7 +212,7 @@ Status AlgorithmSelection::decide(const SymbolValues &symbols, bool mayMeasure, 
       pending.push_back(*open.back());
   }
   if (!pending.empty())
-    if (Status status = settle(std::move(pending), symbols, mayMeasure, device); !status)
+    if (Status status = settle(std::move(pending), {symbols, mayMeasure, device, compile}); !status)
       return status;
   ofLibrary = ofKernels = {};
   for (size_t i = 0; i < measured.size(); ++i) {
@@ -230,8 +231,7 @@ Status AlgorithmSelection::decide(const SymbolValues &symbols, bool mayMeasure, 
   return {};
 }
 
-Status AlgorithmSelection::settle(std::vector<Pending> pending, const SymbolValues &symbols, bool mayMeasure,
-                                  const std::string &device) {
+Status AlgorithmSelection::settle(std::vector<Pending> pending, const Conditions &conditions) {
   Result<std::string> forced = forcedVariant();
   if (!forced)
     return forced.error();
@@ -267,31 +267,30 @@ Status AlgorithmSelection::settle(std::vector<Pending> pending, const SymbolValu
     pending.clear();
   }
   if (!kernels.empty())
-    if (Status status = settleKernels(std::move(kernels), symbols, mayMeasure, device, !forced->empty());
-        !status)
+    if (Status status = settleKernels(std::move(kernels), conditions, !forced->empty()); !status)
       return status;
-  if (pending.empty() || !mayMeasure)
+  if (pending.empty() || !conditions.mayMeasure)
     return {}; // our kernels, this time
   if (!options.communicator || options.rank == 0)
-    measure(pending, symbols, fmt::format("{}\ncuBLASLt {}", device, (*library)->version()));
+    measure(pending, conditions, fmt::format("{}\ncuBLASLt {}", conditions.device, (*library)->version()));
   return options.communicator ? shareDecisions(pending) : Status();
 }
 
-Status AlgorithmSelection::settleKernels(std::vector<Pending> pending, const SymbolValues &symbols,
-                                         bool mayMeasure, const std::string &device, bool isForced) {
+Status AlgorithmSelection::settleKernels(std::vector<Pending> pending, const Conditions &conditions,
+                                         bool isForced) {
   for (const Pending &one : pending)
     if (isForced || !times)
       decided[one.key].clear();
     else // the first, until they are measured
       decided.erase(one.key);
-  if (isForced || !times || !mayMeasure)
+  if (isForced || !times || !conditions.mayMeasure)
     return {};
   if (!options.communicator || options.rank == 0)
-    measure(pending, symbols, device);
+    measure(pending, conditions, conditions.device);
   return options.communicator ? shareDecisions(pending) : Status();
 }
 
-void AlgorithmSelection::measure(std::vector<Pending> pending, const SymbolValues &symbols,
+void AlgorithmSelection::measure(std::vector<Pending> pending, const Conditions &conditions,
                                  const std::string &device) {
   KernelCache cache(options.cacheFolder, options.warn);
   auto decide = [&](const Pending &one, std::span<const double> times) {
@@ -324,6 +323,8 @@ void AlgorithmSelection::measure(std::vector<Pending> pending, const SymbolValue
   });
   if (pending.empty())
     return;
+  if (conditions.compile)
+    conditions.compile();
   std::vector<const ProgramPlan *> plans;
   for (const std::vector<ProgramPlan> &set : sets)
     for (const ProgramPlan &candidate : set)
@@ -332,7 +333,7 @@ void AlgorithmSelection::measure(std::vector<Pending> pending, const SymbolValue
   MeasureOptions limits;
   limits.mostBytes = mostBytes;
   const std::vector<Result<double>> times =
-      measurePlans(plans, symbols, makeBackend, limits, [&](size_t index) {
+      measurePlans(plans, conditions.symbols, makeBackend, limits, [&](size_t index) {
         if (!progress)
           progress.emplace("measuring matmuls", static_cast<int64_t>(plans.size()));
         progress->step(plans[index]->steps.front().alternatives.front().launches.front().location);

@@ -4,6 +4,7 @@
 #include "runtime/Executor.h"
 #include "runtime/Measure.h"
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -22,9 +23,11 @@ public:
   AlgorithmSelection(const ProgramPlan &plan, const ExecutorOptions &options);
   bool empty() const { return measured.empty(); }
 
-  /// For these sizes. Ranks decide together, as the first one finds. Errors: FUSION_MATMUL asks for what is
-  /// not there.
-  Status decide(const SymbolValues &symbols, bool mayMeasure, const std::string &device);
+  /// For these sizes. Ranks decide together, as the first one finds. `compile` is called before something is
+  /// measured: kernels that it leaves in the cache are not compiled here. Errors: FUSION_MATMUL asks for what
+  /// is not there.
+  Status decide(const SymbolValues &symbols, bool mayMeasure, const std::string &device,
+                const std::function<void()> &compile = {});
   /// As decided last for the step.
   uint32_t choose(size_t step, std::span<const uint32_t> candidates) const;
   /// For people: how many of the matmuls a library computed in the run decided last and why, and how many
@@ -58,12 +61,17 @@ private:
   uint32_t place(const Dim &dim);
   /// What is to be decided at these sizes, if there is a choice.
   std::optional<Pending> choiceAt(size_t index, const std::vector<int64_t> &values) const;
-  Status settle(std::vector<Pending> pending, const SymbolValues &symbols, bool mayMeasure,
-                const std::string &device);
+  struct Conditions {
+    const SymbolValues &symbols;
+    bool mayMeasure;
+    const std::string &device;
+    const std::function<void()> &compile;
+  };
+  Status settle(std::vector<Pending> pending, const Conditions &conditions);
   /// The same where all variants are kernels of ours.
-  Status settleKernels(std::vector<Pending> pending, const SymbolValues &symbols, bool mayMeasure,
-                       const std::string &device, bool isForced);
-  void measure(std::vector<Pending> pending, const SymbolValues &symbols, const std::string &device);
+  Status settleKernels(std::vector<Pending> pending, const Conditions &conditions, bool isForced);
+  /// `device`: what the answers are kept under.
+  void measure(std::vector<Pending> pending, const Conditions &conditions, const std::string &device);
   Status shareDecisions(const std::vector<Pending> &pending);
   /// The variant of a candidate.
   std::string variantOf(const Pending &one, size_t candidate) const;

@@ -102,8 +102,14 @@ static std::vector<Batch> batches(const std::vector<Job *> &jobs, size_t threads
   std::vector<Batch> result;
   for (auto &[includes, group] : groups)
     std::move(group.begin(), group.end(), std::back_inserter(result));
-  // The longest first, so that no thread ends long after the others.
-  std::sort(result.begin(), result.end(), [](const Batch &a, const Batch &b) { return a.size() > b.size(); });
+  // The longest first, so that no thread ends long after the others: most of the time goes into what the
+  // templates become, of which the device files say more than the kernel's own lines.
+  std::map<std::vector<std::string>, size_t> sizes;
+  for (const auto &[includes, group] : groups)
+    sizes[includes] = expandIncludes(includes, Flavour::Cuda).size();
+  auto length = [&](const Batch &batch) { return batch.size() * sizes.at(batch.front()->text.includes); };
+  std::sort(result.begin(), result.end(),
+            [&](const Batch &a, const Batch &b) { return length(a) > length(b); });
   return result;
 }
 
@@ -127,8 +133,9 @@ static Status compileAll(const std::vector<Batch> &batches, size_t threads, cons
   std::vector<std::thread> others;
   for (size_t i = 1; i < std::min(threads, batches.size()); ++i)
     others.emplace_back([&] {
-      NvrtcProcess process(library);
-      work(&process);
+      std::unique_ptr<NvrtcProcess> process = NvrtcProcesses::take(library);
+      work(process.get());
+      NvrtcProcesses::giveBack(std::move(process));
     });
   work(nullptr);
   for (std::thread &thread : others)

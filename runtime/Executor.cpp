@@ -41,14 +41,19 @@ static Status checkRanks(const ProgramPlan &plan, const ExecutorOptions &options
   return {};
 }
 
-/// Kernels that are launched for some shapes only.
-static std::vector<bool> neededBySomeRuns(const ProgramPlan &plan) {
-  std::vector<bool> some(plan.kernels.size(), true);
+/// Kernels that are launched for some shapes only, and not for those of the run that comes.
+static std::vector<bool> neededByOtherRuns(const ProgramPlan &plan, const ExecutorOptions &options) {
+  std::vector<bool> others(plan.kernels.size(), true);
   for (const Step &step : plan.steps)
     if (step.alternatives.size() == 1)
       for (const KernelLaunch &launch : step.alternatives.front().launches)
-        some[launch.kernel] = false;
-  return some;
+        others[launch.kernel] = false;
+  if (options.target != ExecutorOptions::Target::Cuda || options.largestRun.empty())
+    return others;
+  if (Result<SymbolValues> symbols = bindInputs(plan, options.largestRun))
+    for (const uint32_t kernel : kernelsAt(plan, *symbols))
+      others[kernel] = false;
+  return others;
 }
 
 Result<std::unique_ptr<Executor>> Executor::create(ProgramPlan plan, ExecutorOptions options) {
@@ -68,7 +73,7 @@ Result<std::unique_ptr<Executor>> Executor::create(ProgramPlan plan, ExecutorOpt
 
   std::unique_ptr<Executor> executor(new Executor(std::move(plan), std::move(options)));
   const ExecutorOptions &chosen = executor->options;
-  BackendKernels kernels{executor->program.kernels, neededBySomeRuns(executor->program), chosen.cubins,
+  BackendKernels kernels{executor->program.kernels, neededByOtherRuns(executor->program, chosen), chosen.cubins,
                          chosen.cubinArch, &executor->cache};
   Result<std::unique_ptr<Backend>> backend =
       emulate ? makeEmulatedBackend(kernels) : makeCudaBackend(chosen.ordinal, kernels);

@@ -2,6 +2,7 @@
 
 #include "runtime/MemoryNeed.h"
 #include "runtime/collective/Agreement.h"
+#include "runtime/cuda/NvrtcProcess.h"
 
 #include <fmt/format.h>
 
@@ -32,6 +33,8 @@ Result<ShapeBucket *> Executor::Runner::bucketFor() {
   ShapeBucket *bucket = buckets.find(symbols);
   if (bucket && bucket->speculated)
     ++counted.speculated;
+  if (bucket)
+    NvrtcProcesses::dismiss();
   if (!bucket)
     for (ShapeBucket *near : buckets.near(shapePlanner, symbols))
       if (updateShapes(*near, symbols)) {
@@ -106,7 +109,10 @@ Status Executor::Runner::selectAlgorithms(const SymbolValues &symbols) {
   Result<bool> capturing = backend->capturing(); // nothing can be measured then
   if (!capturing)
     return capturing.error();
-  return algorithms.decide(symbols, !*capturing, backend->description());
+  // All kernels that may be needed, at once: what is measured is part of them. If one does not compile, whoever
+  // needs it says so.
+  auto compile = [&] { (void)backend->prepare(kernelsAt(plan, symbols)); };
+  return algorithms.decide(symbols, !*capturing, backend->description(), compile);
 }
 
 Status Executor::Runner::prepareLaunches(const ShapePlan &shapes) {

@@ -302,6 +302,10 @@ struct ProgramPlan {
   std::string report;
 };
 
+/// What runs with these values of the symbols may launch: the kernels of all candidates of each step. Indices
+/// into `plan.kernels`, perhaps repeated.
+std::vector<uint32_t> kernelsAt(const ProgramPlan &plan, const SymbolValues &symbols);
+
 /// The preparation as a program of its own: no inputs, the Prepared buffers as results, named by their
 /// numbers.
 ProgramPlan preparationOf(const ProgramPlan &plan);

@@ -46,6 +46,23 @@ std::vector<KernelLaunch *> ProgramPlan::launches() {
   return all;
 }
 
+std::vector<uint32_t> kernelsAt(const ProgramPlan &plan, const SymbolValues &symbols) {
+  std::vector<uint32_t> kernels;
+  for (const Step &step : plan.steps) {
+    auto holds = [&](uint32_t alternative) {
+      const Predicate &when = step.alternatives[alternative].when;
+      return std::all_of(when.begin(), when.end(), [&](const SizeRange &range) {
+        const Result<int64_t> size = range.size.evaluate(symbols);
+        return size && range.holds(*size);
+      });
+    };
+    for (const uint32_t candidate : candidates(step, holds))
+      for (const KernelLaunch &launch : step.alternatives[candidate].launches)
+        kernels.push_back(launch.kernel);
+  }
+  return kernels;
+}
+
 ProgramPlan preparationOf(const ProgramPlan &plan) {
   ProgramPlan made = plan;
   made.steps = std::move(made.preparation);

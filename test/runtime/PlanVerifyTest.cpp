@@ -124,6 +124,25 @@ TEST(PlanVerify, TheFirstAlternativeThatFitsIsTaken) {
   EXPECT_TRUE(verify(plan)) << verify(plan).error().message;
 }
 
+TEST(PlanVerify, KernelsOfSomeSizesAreThoseOfTheirCandidates) {
+  ProgramPlan plan = rangedPlan();
+  plan.kernels.insert(plan.kernels.end(), 2, plan.kernels.front());
+  const auto other = static_cast<uint32_t>(plan.kernels.size()) - 2;
+  firstOf(plan)[0].when = {{Dim::symbol("batch"), 1, 8}};
+  firstOf(plan)[1].when.clear();
+  firstOf(plan)[0].launches[0].kernel = other;
+  firstOf(plan)[1].launches[0].kernel = other + 1;
+  auto has = [&](int64_t batch, uint32_t kernel) {
+    const std::vector<uint32_t> kernels = kernelsAt(plan, {{"batch", batch}, {"n", 3}});
+    return std::find(kernels.begin(), kernels.end(), kernel) != kernels.end();
+  };
+  EXPECT_TRUE(has(8, other) && !has(8, other + 1));
+  EXPECT_TRUE(!has(9, other) && has(9, other + 1));
+  firstOf(plan)[0].variant = kernelVariant; // measured: both may run
+  firstOf(plan)[1].variant = libraryVariant;
+  EXPECT_TRUE(has(8, other) && has(8, other + 1));
+}
+
 /// From 5 elements on the op is two kernels.
 static ProgramPlan splitPlan() {
   ProgramPlan plan = rangedPlan();
