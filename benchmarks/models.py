@@ -67,8 +67,9 @@ class Ours:
         run([*self.base, self.inputs, f"--outputs={self.folder}/{self.case}.out", f"--report={report}"])
         times = {"fused": self.step(), "no-fuse": self.step("--no-fuse")}
         if options.tp > 1:
-            times[f"tp={options.tp}"] = self.step(f"--tp={options.tp}")
-            times[f"tp={options.tp} no-fuse"] = self.step(f"--tp={options.tp}", "--no-fuse")
+            ranks = f"--tp={options.tp}", "--tp-vocabulary"
+            times[f"tp={options.tp}"] = self.step(*ranks)
+            times[f"tp={options.tp} no-fuse"] = self.step(*ranks, "--no-fuse")
         if options.leave_out:
             with open(report) as file:
                 patterns = json.load(file)["patterns"]

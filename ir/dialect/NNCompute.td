@@ -18,7 +18,7 @@ def NN_ReduceOp : NN_Op<"reduce", [NN_ShardRule]> {
   let results = (outs NN_Tensor:$y);
 }
 
-def NN_ArgMaxOp : NN_Op<"arg_max"> {
+def NN_ArgMaxOp : NN_Op<"arg_max", [NN_ShardRule]> {
   let summary = "index of the first largest element along `axis`";
   let description = [{
     ```mlir

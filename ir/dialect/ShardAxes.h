@@ -31,6 +31,8 @@ public:
   virtual void normalised(mlir::Value value, unsigned axis, mlir::Operation *op) = 0;
   /// `op` looks up entries along the axis of a table: divided, each rank finds some.
   virtual void lookedUp(mlir::Value value, unsigned axis, mlir::Operation *op) = 0;
+  /// `op` finds the largest along the axis: divided, each rank finds that of its own.
+  virtual void largest(mlir::Value value, unsigned axis, mlir::Operation *op) = 0;
   /// The heads of one attention. Where there are fewer key heads, a rank needs those that its query heads
   /// read.
   virtual void heads(mlir::Value queries, mlir::Value keys, unsigned axis) = 0;

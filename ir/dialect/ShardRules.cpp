@@ -222,6 +222,24 @@ void ReduceOp::shardAxes(ShardAxes &axes) {
   }
 }
 
+// Ranks tell each other places as f32.
+void ArgMaxOp::shardAxes(ShardAxes &axes) {
+  constexpr int64_t mostExact = 1 << 24;
+  Value x = getX(), y = getY();
+  const unsigned rank = axes.rank(x), along = positive(static_cast<int64_t>(getAxis()), rank);
+  for (unsigned axis = 0, to = 0; axis < rank; ++axis) {
+    if (axis != along)
+      axes.link(x, axis, y, to);
+    to += axis != along || getKeepdims();
+  }
+  const Type type = elementType(x);
+  if (along + 1 == rank && llvm::isa<FloatType>(type) && type.getIntOrFloatBitWidth() <= 32 &&
+      axes.shape(x)[along].constant().value_or(INT64_MAX) <= mostExact)
+    axes.largest(x, along, *this);
+  else
+    axes.whole(x, along, siteOf(*this) + " finds the largest along it");
+}
+
 void TransposeOp::shardAxes(ShardAxes &axes) {
   for (auto [to, from] : llvm::enumerate(getPerm()))
     axes.link(getX(), static_cast<unsigned>(from), getY(), static_cast<unsigned>(to));

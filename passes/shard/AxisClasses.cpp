@@ -52,6 +52,13 @@ void AxisClasses::lookedUp(Value value, unsigned axis, Operation *op) {
     whole(value, axis, siteOf(op) + " looks up along it");
 }
 
+void AxisClasses::largest(Value value, unsigned axis, Operation *op) {
+  if (vocabulary)
+    largests.push_back({node(value, axis), op});
+  else
+    whole(value, axis, siteOf(op) + " finds the largest along it");
+}
+
 void AxisClasses::heads(Value queries, Value keys, unsigned axis) {
   headAxes.push_back(node(queries, axis));
   headAxes.push_back(node(keys, axis));
@@ -108,6 +115,8 @@ void AxisClasses::finish() {
   }
   for (auto &[index, op] : lookups)
     at(index).lookups.push_back(op);
+  for (auto &[index, op] : largests)
+    at(index).largests.push_back(op);
   for (unsigned index : results)
     at(index).isResult = true;
   for (auto &[keys, queries] : followers) {

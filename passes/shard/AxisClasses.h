@@ -35,6 +35,8 @@ public:
     llvm::SmallVector<mlir::Operation *> norms;
     /// The gathers that look up its rows: each rank finds some, and zeros are added up with them.
     llvm::SmallVector<mlir::Operation *> lookups;
+    /// The ops that find the largest along it: each rank finds one, and they compare theirs.
+    llvm::SmallVector<mlir::Operation *> largests;
     /// A last axis of a result of the function, which whoever runs it can join.
     bool isResult = false;
     /// Heads of an attention.
@@ -48,7 +50,7 @@ public:
     llvm::SmallVector<Id> companions;
   };
 
-  /// `vocabulary`: tables may be divided by rows.
+  /// `vocabulary`: tables may be divided by rows, and what the largest is looked for in.
   AxisClasses(mlir::func::FuncOp function, const nn::SymbolicShapes &shapes, bool vocabulary);
 
   llvm::ArrayRef<Class> classes() const { return all; }
@@ -64,6 +66,7 @@ private:
   void columns(mlir::Value value, unsigned axis, mlir::Operation *op) override;
   void normalised(mlir::Value value, unsigned axis, mlir::Operation *op) override;
   void lookedUp(mlir::Value value, unsigned axis, mlir::Operation *op) override;
+  void largest(mlir::Value value, unsigned axis, mlir::Operation *op) override;
   void heads(mlir::Value queries, mlir::Value keys, unsigned axis) override;
 
   unsigned node(mlir::Value value, unsigned axis);
@@ -76,7 +79,8 @@ private:
   std::vector<Axis> axes;
   llvm::EquivalenceClasses<unsigned> joined;
   std::vector<std::pair<unsigned, std::string>> wholes;
-  std::vector<std::pair<unsigned, mlir::Operation *>> columnsOfWeights, sums, norms, lookups;
+  std::vector<std::pair<unsigned, mlir::Operation *>> columnsOfWeights, sums, norms, lookups,
+      largests;
   std::vector<unsigned> headAxes, results;
   std::vector<std::pair<unsigned, unsigned>> followers; ///< key heads, query heads
   std::vector<Class> all;

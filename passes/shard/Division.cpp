@@ -37,13 +37,17 @@ std::string Division::whyWhole(ArrayRef<Id> ids) const {
   bool summed = false;
   for (Id id : ids) {
     const AxisClasses::Class &group = classes.classes()[id];
-    summed |= !group.sums.empty() || !group.lookups.empty() || (vocabulary && group.isResult);
+    summed |= !group.sums.empty() || !group.lookups.empty() || !group.largests.empty() ||
+              (vocabulary && group.isResult);
     if (!group.whole.empty())
       return group.whole;
     if (shardsOf(group) == 0)
       return std::to_string(group.units) + " equal shards at most, for " + std::to_string(ranks) + " ranks";
     if (!group.norms.empty() && shardsOf(group) != ranks)
       return siteOf(group.norms.front()) + " normalises over it, and several ranks would have the same shard";
+    if (!group.largests.empty() && shardsOf(group) != ranks)
+      return siteOf(group.largests.front()) +
+             " finds the largest along it, and several ranks would have the same shard";
     if (!group.lookups.empty() && !isVocabulary(group))
       return siteOf(group.lookups.front()) +
              " looks up in it, and no result of the graph has as many columns";
@@ -59,7 +63,8 @@ std::string Division::whyWhole(ArrayRef<Id> ids) const {
 
 bool Division::isVocabulary(const AxisClasses::Class &table) const {
   return llvm::any_of(classes.classes(), [&](const AxisClasses::Class &group) {
-    return group.isResult && !group.columns.empty() && group.units == table.units;
+    return (group.isResult || !group.largests.empty()) && !group.columns.empty() &&
+           group.units == table.units;
   });
 }
 
@@ -109,7 +114,7 @@ void Division::choose() {
         for (const AxisClasses::Axis &member : group.members)
           divided[member.value] = member.axis;
       for (ArrayRef<Operation *> added :
-           {ArrayRef(group.sums), ArrayRef(group.norms), ArrayRef(group.lookups)})
+           {ArrayRef(group.sums), ArrayRef(group.norms), ArrayRef(group.lookups), ArrayRef(group.largests)})
         partial.insert(added.begin(), added.end());
     }
   }

@@ -168,6 +168,8 @@ LogicalResult Sharder::shard(Operation *op) {
     return replace(op, lookUpRows(lookup));
   if (auto norm = llvm::dyn_cast<nn::RmsNormOp>(op); norm && division.isPartial(op))
     return replace(op, normaliseShard(norm));
+  if (auto largest = llvm::dyn_cast<nn::ArgMaxOp>(op); largest && division.isPartial(op))
+    return replace(op, largestOfRanks(largest));
   NamedAttrList attributes(op->getAttrs());
   for (StringRef name : {"shape", "sizes"}) // of reshape, expand and slice: the dims of the result
     if (auto dims = llvm::dyn_cast_or_null<ArrayAttr>(attributes.get(name)))

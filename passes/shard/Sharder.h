@@ -31,6 +31,7 @@ private:
   // ShardSums.cpp: what a rank computes of an op whose parts are added up
   mlir::Value lookUpRows(nn::GatherOp op);
   mlir::Value normaliseShard(nn::RmsNormOp op);
+  mlir::Value largestOfRanks(nn::ArgMaxOp op);
   mlir::Value sumOverRanks(mlir::Operation *whole, mlir::Value part);
 
   static DimShape localShape(DimShape shape, const DividedAxis &shard);
@@ -49,6 +50,8 @@ private:
     return made ? made->getResult(0) : mlir::Value();
   }
   mlir::Value scalar(mlir::Location location, mlir::Type elementType, double value);
+  mlir::Value count(mlir::Location location, mlir::Type elementType, const Dim &dim);
+  mlir::Value cast(mlir::Location location, mlir::Value value, mlir::Type elementType);
 
   mlir::func::FuncOp function;
   const nn::SymbolicShapes &shapes; ///< of the whole graph

@@ -22,9 +22,10 @@ Graph graphOf(const std::string &text) {
   return *graph;
 }
 
-Tensor run(const Graph &graph, const NamedTensors &inputs, int ranks, int sums, bool vocabulary = false) {
+Tensor run(const Graph &graph, const NamedTensors &inputs, int ranks, int sums, bool vocabulary = false,
+           RunOn device = RunOn::Cpu) {
   auto program =
-      compile(graph, {.device = RunOn::Cpu, .tensorParallel = ranks, .vocabularyParallel = vocabulary});
+      compile(graph, {.device = device, .tensorParallel = ranks, .vocabularyParallel = vocabulary});
   EXPECT_TRUE(bool(program)) << program.error().message;
   EXPECT_EQ(program->report().fired("shard"), sums) << program->report().markdown();
   auto outputs = program->run(inputs);
@@ -77,6 +78,40 @@ TEST(Shard, LookedUpRowsAreThoseOfTheWholeTable) {
       EXPECT_EQ(run(graph, inputs, ranks, 1, true).toFloats(), whole.toFloats()) << ranks;
     EXPECT_EQ(run(graph, inputs, 5, 0, true).toFloats(), whole.toFloats()); // 12 rows do not make 5 shards
   }
+}
+
+// Each rank finds its own largest logit: equal ones of one rank and of several, NaN, infinities, and rows where
+// the first or the last column of a rank is it.
+TEST(Shard, TheLargestColumnIsThatOfTheWholeRow) {
+  for (const char *type : {"f32", "f16", "bf16"})
+    for (const char *keeps : {"true", "false"}) {
+      std::string text =
+          R"(func.func @main(%x: tensor<?x4xTYPE> {nn.name = "x", nn.dims = ["b", 4]}) -> (tensor<?xONExi64> {nn.name = "y"}) {
+      %w = nn.constant {value = dense<[[1., 0., 0., 2., 2., 0., 1., 2., 0., 0., 0., 1.], [0., 5., 0., 0., 0., 5., 0., 0., 0., 0., 0., 0.], [0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 0., 7.], [-1., -1., -1., -1., -1., -1., -1., -1., -1., -1., -1., -1.]]> : tensor<4x12xTYPE>} : () -> tensor<4x12xTYPE>
+      %l = nn.matmul %x, %w : (tensor<?x4xTYPE>, tensor<4x12xTYPE>) -> tensor<?x12xTYPE>
+      %y = nn.arg_max %l {axis = AXIS : i64, keepdims = KEEPS} : (tensor<?x12xTYPE>) -> tensor<?xONExi64>
+      return %y : tensor<?xONExi64>
+    })";
+      auto replace = [&](const std::string &what, const std::string &by) {
+        for (size_t at; (at = text.find(what)) != std::string::npos;)
+          text.replace(at, what.size(), by);
+      };
+      replace("TYPE", type);
+      replace("xONE", keeps == std::string("true") ? "x1" : "");
+      replace("KEEPS", keeps);
+      replace("AXIS", keeps == std::string("true") ? "-1" : "1");
+      const Graph graph = graphOf(text);
+      std::vector<float> rows = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1,  0, 0, -1, 0,
+                                 0, 0, 0, 0, 1, 0, 0, INFINITY, -1, 0, 0, 0, NAN, 0, 0, 0};
+      NamedTensors inputs = {
+          {"x", Tensor::of<float>(DType::F32, {9, 4}, rows).convertedTo(*dtypeFromName(type))}};
+      const std::vector<int64_t> whole = run(graph, inputs, 1, 0).toInts();
+      EXPECT_EQ(whole, (std::vector<int64_t>{3, 1, 11, 0, 0, 0, 0, 1, 0}));
+      for (int ranks : {2, 3, 4, 6, 12})
+        EXPECT_EQ(run(graph, inputs, ranks, 1, true).toInts(), whole) << ranks;
+      EXPECT_EQ(run(graph, inputs, 3, 1, true, RunOn::Emulate).toInts(), whole);
+      EXPECT_EQ(run(graph, inputs, 2, 0).toInts(), whole); // the head stays whole
+    }
 }
 
 // The norm's own roundings: where the normalised value meets the weight, and the weight's bias.

@@ -53,14 +53,39 @@ func.func @untied(%ids: tensor<?xi64> {nn.dims = ["n"]}, %at: tensor<?xi64> {nn.
 
 // -----
 
-// The largest of all logits needs them all.
-// CHECK-LABEL: func @sampled
-// CHECK-NOT: tp_rank
-// CHECK: return
-// MISS: its columns stay whole: nn.arg_max{{.*}} needs it whole
-func.func @sampled(%x: tensor<?x4xf16> {nn.dims = ["n", 4]}) -> (tensor<?x12xf16>, tensor<?xi64>) {
+// Each rank finds the largest of its columns; they tell each other its value and its place among all columns.
+// CHECK-LABEL: func @likeliest
+// CHECK: %[[LOGITS:.*]] = nn.matmul {{.*}} -> tensor<?x6xf16>
+// CHECK: %[[PLACE:.*]] = nn.arg_max %[[LOGITS]] {axis = 1 : i64, keepdims = true} : (tensor<?x6xf16>) -> tensor<?x1xi64>
+// CHECK: %[[FIRST:.*]] = nn.dim_constant {values = ["6*tp_rank"]}
+// CHECK: %[[NUMBER:.*]] = nn.add %[[PLACE]], %[[FIRST]]
+// CHECK: %[[LARGEST:.*]] = nn.gather_elements %[[LOGITS]], %[[PLACE]]
+// CHECK: %[[OWN:.*]] = nn.concat {{.*}} -> tensor<?x4xf32>
+// CHECK: %[[ALL:.*]] = nn.all_reduce %[[OWN]]
+// CHECK-DAG: %[[NUMBERS:.*]] = nn.slice %[[ALL]] {{.*}}starts = [0, 2]
+// CHECK-DAG: %[[VALUES:.*]] = nn.slice %[[ALL]] {{.*}}starts = [0, 0]
+// CHECK: %[[RANK:.*]] = nn.arg_max %[[VALUES]]
+// CHECK: nn.gather_elements %[[NUMBERS]], %[[RANK]]
+// WHOLE-LABEL: func @likeliest
+// WHOLE-NOT: tp_rank
+// WHOLE: return
+func.func @likeliest(%x: tensor<?x4xf16> {nn.dims = ["n", 4]}) -> (tensor<?x12xf16>, tensor<?xi64>) {
   %w = nn.weight {name = "w", path = "w.bin", offset = 0 : i64, length = 96 : i64} : () -> tensor<4x12xf16>
   %y = nn.matmul %x, %w : (tensor<?x4xf16>, tensor<4x12xf16>) -> tensor<?x12xf16>
   %i = nn.arg_max %y {axis = 1 : i64, keepdims = false} : (tensor<?x12xf16>) -> tensor<?xi64>
   return %y, %i : tensor<?x12xf16>, tensor<?xi64>
+}
+
+// -----
+
+// Ranks tell each other f32, which does not hold these.
+// CHECK-LABEL: func @of_doubles
+// CHECK-NOT: tp_rank
+// CHECK: return
+// MISS: its columns stay whole: nn.arg_max{{.*}} finds the largest along it
+func.func @of_doubles(%x: tensor<?x4xf64> {nn.dims = ["n", 4]}) -> (tensor<?x12xf64>, tensor<?xi64>) {
+  %w = nn.weight {name = "w", path = "w.bin", offset = 0 : i64, length = 384 : i64} : () -> tensor<4x12xf64>
+  %y = nn.matmul %x, %w : (tensor<?x4xf64>, tensor<4x12xf64>) -> tensor<?x12xf64>
+  %i = nn.arg_max %y {axis = 1 : i64, keepdims = false} : (tensor<?x12xf64>) -> tensor<?xi64>
+  return %y, %i : tensor<?x12xf64>, tensor<?xi64>
 }
