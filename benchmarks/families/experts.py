@@ -7,7 +7,6 @@ from .case import Case, double
 
 class Experts(Case):
     pattern, kernels, compiles = "expert_matmul", 9, False
-    most_calls = 2  # a call has gigabytes of weights
     tolerance = {"y": 1e-2}  # five roundings after the other
 
     def __init__(self, model, tokens, hidden, inner, experts, slots, f32_weights=False, dtype="bf16"):
@@ -18,6 +17,8 @@ class Experts(Case):
         self.label = f"{tokens} tokens"
         self.name = f"experts {model} {tokens} {dtype}"
         self.flops = 2 * tokens * slots * 3 * hidden * inner
+        # As many as have 8 GB of weights, at most six as layers; of two a graph's start is a part of each.
+        self.most_calls = max(2, min(6, int(8e9 / (6 * experts * hidden * inner))))
 
     @classmethod
     def qwen3(cls, tokens):
