@@ -32,6 +32,8 @@ struct Job {
 /// What is compiled as one program: the same device files are included once, and NVRTC has less to parse.
 using Batch = std::vector<Job *>;
 constexpr size_t mostInBatch = 4; ///< more gain nothing
+/// At once: a process of NVRTC takes 30 to 60 MB.
+constexpr size_t mostThreads = 32;
 
 /// Cubins on disk. Modules are entries of their own; a kernel's entry says in which it is.
 class CubinCache {
@@ -240,7 +242,7 @@ Result<std::vector<CompiledKernel>> compileKernels(std::span<const KernelPlan> k
   if (missing.empty())
     return results;
   Progress progress(fmt::format("compile kernels for {}", arch), static_cast<int64_t>(missing.size()));
-  const size_t threads = std::max(1u, std::thread::hardware_concurrency());
+  const size_t threads = std::clamp<size_t>(std::thread::hardware_concurrency(), 1, mostThreads);
   auto finish = [&](const Job &job, const Cubin &cubin) {
     cubins.put(job, cubin);
     keep(job, cubin, false);

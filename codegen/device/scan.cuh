@@ -61,6 +61,14 @@ template <class T> DEVICE bool is_above(T a, T b) {
     return a > b;
 }
 
+// The one that is above; of equal ones either.
+template <class T> DEVICE T upper_of(T a, T b) {
+  if constexpr (same_type<T, f32>)
+    return max_nan(a, b);
+  else
+    return is_above(b, a) ? b : a;
+}
+
 // An element and its place in the row; a place below 0 is none.
 template <class Held> struct Placed {
   Held value = 0;
@@ -70,6 +78,18 @@ template <class Held> struct Placed {
     if (place < 0 || is_above(candidate, value)) {
       value = candidate;
       place = at;
+    }
+  }
+  // Neighbours, from `at` on. Seldom is one of them above what there is: their largest alone is compared.
+  template <int N> DEVICE void offer(const Held (&candidates)[N], i64 at) {
+    Held top = candidates[0];
+#pragma unroll
+    for (int i = 1; i < N; ++i)
+      top = upper_of(top, candidates[i]);
+    if (place < 0 || is_above(top, value)) {
+#pragma unroll
+      for (int i = 0; i < N; ++i)
+        offer(candidates[i], at + i);
     }
   }
 };
@@ -145,9 +165,7 @@ template <class Config, class Body> DEVICE void arg_max_of_block(Body body, i64 
 #pragma unroll
       for (int i = 0; i < batch; ++i)
         if (begin + i * step < length)
-#pragma unroll
-          for (int e = 0; e < width; ++e)
-            best.offer(held[i][e], begin + i * step + e);
+          best.offer(held[i], begin + i * step);
     }
     best = largest_of_warp(best);
     if (lane_id() == 0)
