@@ -117,13 +117,15 @@ bool NvrtcProcess::start() {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
-  // Whoever waits for signals in a thread blocks them: the process is to end by them.
+  // Whoever waits for signals in a thread blocks them: the process is to end by them. Those that a terminal
+  // sends are this process's business, which may go on.
   posix_spawnattr_t attributes;
   sigset_t none;
   sigemptyset(&none);
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
   process = std::make_unique<TemporaryProcess>([&](pid_t &child) {
     return posix_spawn(&child, file.c_str(), &actions, &attributes, arguments, environ);
   });

@@ -46,7 +46,7 @@ TEST(Scan, ArgMaxTakesTheFirstOfEquals) {
 /// A vocabulary's, which the blocks of a cluster share where there are clusters; in vectors where its length
 /// and type allow.
 TEST(Scan, ArgMaxOfAVocabulary) {
-  for (const char *type : {"bf16", "f32", "i64"})
+  for (const char *type : {"bf16", "f32", "i64", "ui8"})
     for (int length : {33001, 33008, 70002})
       check(fmt::format(
                 R"(func.func @main(%x: tensor<?x{1}x{0}> {{nn.name = "x", nn.dims = ["b", {1}]}}) -> tensor<?xi64> {{
