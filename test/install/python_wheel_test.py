@@ -26,6 +26,7 @@ BUILD = Path(os.environ["FUSION_BUILD"])
 READELF = os.environ["FUSION_READELF"]
 EXAMPLE = SOURCE / "examples/llama"
 TOOLS = ("opt", "run", "compile", "cache")
+COMPILER = "fusion/bin/fusion-nvrtc"  # which the library starts
 # glibc, and what libraries of Debian need besides, which lie beside ours.
 GLIBC = r"ld-linux-[\w-]+\.so\.\d|lib(c|m|pthread|dl|rt)\.so\.\d"
 RUNTIME = r"lib(gcc_s|stdc\+\+)\.so\.\d"
@@ -107,7 +108,8 @@ class Wheel(unittest.TestCase):
         facts = next(name for name in self.names if name.endswith(".dist-info/METADATA")).rpartition("/")[0]
         data = facts.replace(".dist-info", ".data") + "/data/share"
         want = {f"fusion/{path.name}" for path in (SOURCE / "python/fusion").glob("*.py*") if path.is_file()}
-        want |= {"fusion/py.typed", "fusion/libfusion.so.1", f"{facts}/licenses/LICENSE"}
+        want |= {"fusion/py.typed", "fusion/libfusion.so.1", COMPILER, f"{facts}/licenses/LICENSE"}
+        self.assertIn(COMPILER, self.executable)
         for tool in (f"fusion-{name}" for name in TOOLS):
             want |= {f"fusion/bin/{tool}", f"{data}/man/man1/{tool}.1.gz"}
             want |= {f"{data}/bash-completion/completions/{tool}", f"{data}/zsh/vendor-completions/_{tool}"}
@@ -140,7 +142,7 @@ class Wheel(unittest.TestCase):
         files = [*package.glob("*.so*"), *package.glob("bin/*")]
         beside = {path.name for path in files if path.parent.name == "fusion"}
         self.assertGreaterEqual(beside, {"libfusion.so.1"})
-        self.assertEqual(len(files), len(beside) + len(TOOLS))
+        self.assertEqual(len(files), len(beside) + len(TOOLS) + 1)
         for path in files:
             theirs = path.parent == package and not re.match(r"_core|libfusion", path.name)
             system = f"{GLIBC}|{RUNTIME}" if theirs else GLIBC

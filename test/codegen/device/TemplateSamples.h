@@ -118,15 +118,16 @@ KERNEL(64) )" + name + R"((const i64 *x, i64 *y, i64 rows, i64 length) {
 )");
 }
 
-/// Where the largest of each row of f32 is: by "arg_max" or by "arg_max_of_block".
-inline KernelPlan argMax(const std::string &function, int cluster = 1) {
-  const std::string name = function + "_rows" + std::to_string(cluster),
+/// Where the largest of each row of f32 is: by "arg_max", or by "arg_max_of_block", which reads so many
+/// neighbours at a time.
+inline KernelPlan argMax(const std::string &function, int cluster = 1, int width = 1) {
+  const std::string name = function + "_rows" + std::to_string(cluster) + "_" + std::to_string(width),
                     blocks = std::to_string(cluster),
                     bounds = cluster > 1 ? "KERNEL_CLUSTER(64, 1, " + blocks + ") " : "KERNEL(64) ";
   return whole(name, 64,
                {"const f32 *x", "i64 *y", "i64 rows", "i64 length"}, std::string(R"(#include "scan.cuh"
 struct Config {
-  static constexpr int threads = 64, cluster = )") + blocks + R"(;
+  static constexpr int threads = 64, cluster = )") + blocks + ", width = " + std::to_string(width) + R"(;
   using Held = f32;
 };
 struct Body {
@@ -134,6 +135,11 @@ struct Body {
   i64 *y, length, from;
   DEVICE void begin_row(i64 row) { from = row * length; }
   DEVICE f32 element(i64 at) const { return load(x + from + at); }
+  DEVICE void elements(i64 at, f32 (&held)[Config::width]) const {
+    const Vec<f32, Config::width> loaded = load_vec<f32, Config::width>(x + from + at);
+    for (int i = 0; i < Config::width; ++i)
+      held[i] = held_as<f32>(loaded, i);
+  }
   DEVICE void put(i64 row, i64 place) const { store(y + row, place); }
 };
 )" + bounds + name + R"((const f32 *x, i64 *y, i64 rows, i64 length) {
@@ -174,6 +180,7 @@ inline std::vector<KernelPlan> templates() {
           argMax("arg_max"),
           argMax("arg_max_of_block"),
           argMax("arg_max_of_block", 8),
+          argMax("arg_max_of_block", 8, 4),
           topThree()};
 }
 

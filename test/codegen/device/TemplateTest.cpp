@@ -81,23 +81,26 @@ TEST_P(Templates, RunningSums) {
 }
 
 TEST_P(Templates, ArgMax) {
-  for (auto [function, length, cluster] : {std::tuple("arg_max", 1, 1u),
-                                           {"arg_max", 31, 1u},
-                                           {"arg_max", 64, 1u},
-                                           {"arg_max", 129, 1u},
-                                           {"arg_max_of_block", 1, 1u},
-                                           {"arg_max_of_block", 63, 1u},
-                                           {"arg_max_of_block", 129, 1u},
-                                           {"arg_max_of_block", 1200, 1u},
-                                           {"arg_max_of_block", 1, 8u},
-                                           {"arg_max_of_block", 9001, 8u}}) {
+  for (auto [function, length, cluster, width] : {std::tuple("arg_max", 1, 1u, 1),
+                                                  {"arg_max", 31, 1u, 1},
+                                                  {"arg_max", 64, 1u, 1},
+                                                  {"arg_max", 129, 1u, 1},
+                                                  {"arg_max_of_block", 1, 1u, 1},
+                                                  {"arg_max_of_block", 63, 1u, 1},
+                                                  {"arg_max_of_block", 129, 1u, 1},
+                                                  {"arg_max_of_block", 1200, 1u, 1},
+                                                  {"arg_max_of_block", 1200, 1u, 4},
+                                                  {"arg_max_of_block", 4, 1u, 4},
+                                                  {"arg_max_of_block", 1, 8u, 1},
+                                                  {"arg_max_of_block", 9001, 8u, 1},
+                                                  {"arg_max_of_block", 9004, 8u, 4}}) {
     constexpr int64_t rows = 7;
     std::vector<float> x = floats(static_cast<size_t>(rows * length));
     std::vector<int64_t> y(rows);
     x[static_cast<size_t>(3 * length + length / 2)] = NAN;
     for (int64_t i = 0; i < length; ++i)
       x[static_cast<size_t>(4 * length + i)] = 1.f;
-    ASSERT_NO_FATAL_FAILURE(run(argMax(function, static_cast<int>(cluster)), {3 * cluster}, {x, y, rows, int64_t(length)}));
+    ASSERT_NO_FATAL_FAILURE(run(argMax(function, static_cast<int>(cluster), width), {3 * cluster}, {x, y, rows, int64_t(length)}));
     for (int64_t row = 0; row < rows; ++row) {
       int64_t best = 0;
       auto value = [&](int64_t at) { return x[static_cast<size_t>(row * length + at)]; };
