@@ -73,8 +73,8 @@ Result<std::unique_ptr<Executor>> Executor::create(ProgramPlan plan, ExecutorOpt
 
   std::unique_ptr<Executor> executor(new Executor(std::move(plan), std::move(options)));
   const ExecutorOptions &chosen = executor->options;
-  BackendKernels kernels{executor->program.kernels, neededByOtherRuns(executor->program, chosen), chosen.cubins,
-                         chosen.cubinArch, &executor->cache};
+  BackendKernels kernels{executor->program.kernels, neededByOtherRuns(executor->program, chosen),
+                         chosen.cubins, chosen.cubinArch, &executor->cache};
   Result<std::unique_ptr<Backend>> backend =
       emulate ? makeEmulatedBackend(kernels) : makeCudaBackend(chosen.ordinal, kernels);
   if (!backend)

@@ -109,8 +109,8 @@ Status Executor::Runner::selectAlgorithms(const SymbolValues &symbols) {
   Result<bool> capturing = backend->capturing(); // nothing can be measured then
   if (!capturing)
     return capturing.error();
-  // All kernels that may be needed, at once: what is measured is part of them. If one does not compile, whoever
-  // needs it says so.
+  // All kernels that may be needed, at once: what is measured is part of them. If one does not compile,
+  // whoever needs it says so.
   auto compile = [&] { (void)backend->prepare(kernelsAt(plan, symbols)); };
   return algorithms.decide(symbols, !*capturing, backend->description(), compile);
 }

@@ -19,8 +19,7 @@ public:
   /// The one axis of the value that is divided, and the number of shards.
   std::optional<std::pair<unsigned, int64_t>> of(mlir::Value value) const;
   /// Whether every rank has a part of what the op computes, so that the parts are to be added up: a product,
-  /// a norm's sum of squares, rows looked up in a table, the
-  /// largest of its columns.
+  /// a norm's sum of squares, rows looked up in a table, the largest of a row.
   bool isPartial(mlir::Operation *op) const { return partial.contains(op); }
   bool empty() const { return partial.empty(); }
 

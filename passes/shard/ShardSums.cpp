@@ -83,8 +83,9 @@ Value Sharder::normaliseShard(nn::RmsNormOp op) {
   return cast(apply<nn::MulOp>(at, {rounded(normed), rounded(weight)}, f32), elementType(op.getY()));
 }
 
-// Pattern: arg_max(x) -> each rank's largest and its place, side by side by all_reduce of zeros in the others'
-// columns, then the place of the largest of these. Shards are in order, and so the first of equal ones is.
+// Pattern: arg_max(x) -> each rank's largest and its place, side by side by all_reduce of zeros in the
+// others' columns, then the place of the largest of these. Shards are in order, and so the first of equal
+// ones is.
 Value Sharder::largestOfRanks(nn::ArgMaxOp op) {
   Location at = op.getLoc();
   Value x = op.getX();
@@ -93,15 +94,16 @@ Value Sharder::largestOfRanks(nn::ArgMaxOp op) {
   const Dim columns = local[x].back(), rank = Dim::symbol(std::string(rankSymbol));
   const NamedAttribute along = builder.getNamedAttr("axis", builder.getI64IntegerAttr(axis));
   auto place = [&](Value of) {
-    return apply<nn::ArgMaxOp>(at, of, i64, {along, builder.getNamedAttr("keepdims", builder.getBoolAttr(true))});
+    return apply<nn::ArgMaxOp>(at, of, i64,
+                               {along, builder.getNamedAttr("keepdims", builder.getBoolAttr(true))});
   };
   auto taken = [&](Value of, Value where) {
     return apply<nn::GatherElementsOp>(at, {of, where}, elementType(of), along);
   };
   SmallVector<int64_t> numbers(static_cast<size_t>(ranks));
   std::iota(numbers.begin(), numbers.end(), int64_t(0));
-  Value all = nn::buildConstant(builder, at,
-                                DenseElementsAttr::get(RankedTensorType::get({ranks}, i64), ArrayRef(numbers)));
+  Value all = nn::buildConstant(
+      builder, at, DenseElementsAttr::get(RankedTensorType::get({ranks}, i64), ArrayRef(numbers)));
   local[all] = {Dim(ranks)};
   Value isMine = apply<nn::EqualOp>(at, {all, count(at, i64, rank)}, builder.getI1Type());
   auto inOwnColumn = [&](Value value) {
@@ -117,11 +119,7 @@ Value Sharder::largestOfRanks(nn::ArgMaxOp op) {
     DimShape starts(local[told].size(), Dim(0)), sizes = local[told];
     starts.back() = Dim(first);
     sizes.back() = Dim(ranks);
-    return apply<nn::SliceOp>(
-        at, told, f32,
-        {builder.getNamedAttr("starts", nn::dimsToAttr(builder.getContext(), starts)),
-         builder.getNamedAttr("sizes", nn::dimsToAttr(builder.getContext(), sizes)),
-         builder.getNamedAttr("steps", builder.getDenseI64ArrayAttr(SmallVector<int64_t>(sizes.size(), 1)))});
+    return slice(at, told, starts, sizes);
   };
   Value found = cast(at, taken(half(ranks), place(half(0))), elementType(op.getY()));
   return apply<nn::ReshapeOp>(

@@ -73,14 +73,16 @@ Value Sharder::take(Value whole, const DividedAxis &shard) {
     return part;
   if (!shard)
     return whole;
+  return slice(whole.getLoc(), whole, starts, sizes);
+}
+
+Value Sharder::slice(Location location, Value value, const DimShape &starts, const DimShape &sizes) {
   MLIRContext *context = function.getContext();
-  return make(whole.getLoc(), nn::SliceOp::getOperationName(), whole,
-              {builder.getNamedAttr("starts", nn::dimsToAttr(context, starts)),
-               builder.getNamedAttr("sizes", nn::dimsToAttr(context, sizes)),
-               builder.getNamedAttr("steps",
-                                    builder.getDenseI64ArrayAttr(SmallVector<int64_t>(sizes.size(), 1)))},
-              elementType(whole))
-      ->getResult(0);
+  const SmallVector<int64_t> steps(sizes.size(), 1);
+  return apply<nn::SliceOp>(location, value, elementType(value),
+                            {builder.getNamedAttr("starts", nn::dimsToAttr(context, starts)),
+                             builder.getNamedAttr("sizes", nn::dimsToAttr(context, sizes)),
+                             builder.getNamedAttr("steps", builder.getDenseI64ArrayAttr(steps))});
 }
 
 /// Whether every run of the part begins and ends at an even element.

@@ -52,6 +52,8 @@ private:
   mlir::Value scalar(mlir::Location location, mlir::Type elementType, double value);
   mlir::Value count(mlir::Location location, mlir::Type elementType, const Dim &dim);
   mlir::Value cast(mlir::Location location, mlir::Value value, mlir::Type elementType);
+  mlir::Value slice(mlir::Location location, mlir::Value value, const DimShape &starts,
+                    const DimShape &sizes);
 
   mlir::func::FuncOp function;
   const nn::SymbolicShapes &shapes; ///< of the whole graph

@@ -180,8 +180,8 @@ Result<Nvrtc::Output> Nvrtc::compileProgram(const std::string &source, const std
   // A wrong architecture is the caller's mistake; anything else is a kernel that should have compiled.
   const std::string &log = answer->log;
   const size_t error = log.find("error"), begin = error == std::string::npos ? 0 : log.rfind('\n', error) + 1;
-  return badInput(fmt::format("kernel {} does not compile for {} with NVRTC {}: {}: {}", name, arch, version(),
-                              answer->error, log.substr(begin, log.find('\n', begin) - begin)));
+  return badInput(fmt::format("kernel {} does not compile for {} with NVRTC {}: {}: {}", name, arch,
+                              version(), answer->error, log.substr(begin, log.find('\n', begin) - begin)));
 }
 
 } // namespace fusion

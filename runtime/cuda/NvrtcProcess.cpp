@@ -19,32 +19,29 @@ extern char **environ; // NOLINT(readability-redundant-declaration)
 
 namespace fusion {
 
-static bool sendBytes(int socket, const void *from, size_t count) {
-  auto *bytes = static_cast<const char *>(from);
-  while (count > 0) {
-    const ssize_t sent = send(socket, bytes, count, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR)
+/// Calls `move(done, left)`, a `send` or `recv`, until all bytes are moved. False if the other side is gone.
+template <class Move> static bool moveAll(size_t count, Move move) {
+  for (size_t done = 0; done < count;) {
+    const ssize_t moved = move(done, count - done);
+    if (moved < 0 && errno == EINTR)
       continue;
-    if (sent <= 0)
+    if (moved <= 0)
       return false;
-    bytes += sent;
-    count -= static_cast<size_t>(sent);
+    done += static_cast<size_t>(moved);
   }
   return true;
 }
 
+static bool sendBytes(int socket, const void *from, size_t count) {
+  return moveAll(count, [&](size_t done, size_t left) {
+    return send(socket, static_cast<const char *>(from) + done, left, MSG_NOSIGNAL);
+  });
+}
+
 static bool receiveBytes(int socket, void *to, size_t count) {
-  auto *bytes = static_cast<char *>(to);
-  while (count > 0) {
-    const ssize_t received = recv(socket, bytes, count, 0);
-    if (received < 0 && errno == EINTR)
-      continue;
-    if (received <= 0)
-      return false;
-    bytes += received;
-    count -= static_cast<size_t>(received);
-  }
-  return true;
+  return moveAll(count, [&](size_t done, size_t left) {
+    return recv(socket, static_cast<char *>(to) + done, left, 0);
+  });
 }
 
 bool sendTexts(int socket, std::span<const std::string> texts) {
@@ -223,6 +220,8 @@ void NvrtcProcesses::dismiss() {
     last.swap(waiting.processes);
     waiting.any = false;
   }
+  if (last.empty())
+    return;
   for (const auto &process : last)
     process->hangUp();
   std::thread([last = std::move(last)] {}).detach(); // which waits for their end

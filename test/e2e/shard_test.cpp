@@ -80,8 +80,8 @@ TEST(Shard, LookedUpRowsAreThoseOfTheWholeTable) {
   }
 }
 
-// Each rank finds its own largest logit: equal ones of one rank and of several, NaN, infinities, and rows where
-// the first or the last column of a rank is it.
+// Each rank finds its own largest logit: equal ones of one rank and of several, NaN, infinities, and rows
+// where the first or the last column of a rank is it.
 TEST(Shard, TheLargestColumnIsThatOfTheWholeRow) {
   for (const char *type : {"f32", "f16", "bf16"})
     for (const char *keeps : {"true", "false"}) {

@@ -240,7 +240,8 @@ TEST(NvrtcProcess, WithoutItsProgramTheCallerCompiles) {
     GTEST_SKIP() << Nvrtc::instance().error().message;
   const TemporaryFolder folder;
   const Nvrtc &nvrtc = **Nvrtc::instance();
-  for (const std::string &named : {std::string("0"), std::string("/no/such/program"), script(folder, "exit 2")}) {
+  for (const std::string &named :
+       {std::string("0"), std::string("/no/such/program"), script(folder, "exit 2")}) {
     const NamedProgram given(named);
     NvrtcProcess process(nvrtc.path());
     EXPECT_FALSE(process.compile({filling, "fill.cu", {}})) << named;
@@ -290,8 +291,15 @@ TEST(NvrtcProcess, EndsWhereNothingComes) {
   ASSERT_TRUE(library);
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const std::vector<std::string> request = {"extern \"C\" __global__ void nothing() {}", "nothing.cu"};
+  ASSERT_TRUE(sendTexts(ends[1], request));
   answerNvrtcRequests(*NvrtcLibrary::of(*library), ends[0], /*idleMilliseconds=*/1); // comes back
   close(ends[0]);
+  const auto answer = receiveTexts(ends[1]); // to what came before
+  ASSERT_TRUE(answer);
+  ASSERT_EQ(answer->size(), 3u);
+  EXPECT_EQ((*answer)[0], "");
+  EXPECT_FALSE(receiveTexts(ends[1])); // nothing more
   close(ends[1]);
 }
 

@@ -100,7 +100,8 @@ TEST_P(Templates, ArgMax) {
     x[static_cast<size_t>(3 * length + length / 2)] = NAN;
     for (int64_t i = 0; i < length; ++i)
       x[static_cast<size_t>(4 * length + i)] = 1.f;
-    ASSERT_NO_FATAL_FAILURE(run(argMax(function, static_cast<int>(cluster), width), {3 * cluster}, {x, y, rows, int64_t(length)}));
+    ASSERT_NO_FATAL_FAILURE(run(argMax(function, static_cast<int>(cluster), width), {3 * cluster},
+                                {x, y, rows, int64_t(length)}));
     for (int64_t row = 0; row < rows; ++row) {
       int64_t best = 0;
       auto value = [&](int64_t at) { return x[static_cast<size_t>(row * length + at)]; };
