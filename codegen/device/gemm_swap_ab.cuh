@@ -279,6 +279,8 @@ DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Scales &
       warp_barrier();
     }
     compute_rows<Config>(prologue, computed, work);
+    if (warp > 4)
+      return;
   } else {
     pdl_wait();
   }

@@ -9,32 +9,74 @@ DEVICE u32 order_of(f32 value) {
   return is_nan(value) ? ~0u : (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
 }
 
+/// Numbers in falling order, by Batcher's network: Size of them from First on, a power of two; those from Held
+/// on are not there, and less than all.
+template <int Low, int High, int Held>
+DEVICE void exchange(u64 (&key)[Held]) {
+  if constexpr (High < Held) {
+    const u64 low = key[Low], high = key[High];
+    key[Low] = low < high ? high : low;
+    key[High] = low < high ? low : high;
+  }
+}
+template <int First, int Last, int Step, int Held>
+DEVICE void exchange_neighbours(u64 (&key)[Held]) {
+  if constexpr (First + Step < Last) {
+    exchange<First, First + Step>(key);
+    exchange_neighbours<First + 2 * Step, Last, Step>(key);
+  }
+}
+template <int First, int Size, int Step, int Held>
+DEVICE void merge_falling(u64 (&key)[Held]) {
+  if constexpr (2 * Step < Size) {
+    merge_falling<First, Size, 2 * Step>(key);
+    merge_falling<First + Step, Size, 2 * Step>(key);
+    exchange_neighbours<First + Step, First + Size, Step>(key);
+  } else {
+    exchange<First, First + Step>(key);
+  }
+}
+template <int First, int Size, int Held>
+DEVICE void sort_falling(u64 (&key)[Held]) {
+  if constexpr (Size > 1 && First < Held) {
+    sort_falling<First, Size / 2>(key);
+    sort_falling<First + Size / 2, Size / 2>(key);
+    merge_falling<First, Size, 1>(key);
+  }
+}
+
 /// The places of the Count largest of a warp's scores, the first of equal ones first: lane r gets that of
-/// rank r. Lane l holds those of the places l, l + 32, ..., of which there are Width.
+/// rank r. Lane l holds those of the places l, l + 32, ..., of which there are Width. Each lane sorts its own,
+/// so that a round of the warp looks at one of each lane.
 template <int Width, int Count, int Held>
 DEVICE i32 largest_places(const f32 (&score)[Held]) {
+  static_assert(Held <= 32 && Count <= 32 && Count <= Width, "a lane for each rank");
+  constexpr int kept = Held < Count ? Held : Count;
+  constexpr int size = Held > 16 ? 32 : Held > 8 ? 16 : Held > 4 ? 8 : Held > 2 ? 4 : Held;
   const int lane = (int)lane_id();
-  u32 order[Held]; // 0: taken, or not there
+  u64 key[Held]; // the score, then the place, the first one the largest; 0: taken, or not there
 #pragma unroll
   for (int i = 0; i < Held; ++i)
-    order[i] = Width % 32 == 0 || lane + 32 * i < Width ? order_of(score[i]) : 0u;
+    key[i] = Width % 32 == 0 || lane + 32 * i < Width
+                 ? (u64)order_of(score[i]) << 32 | (u32) ~(u32)(lane + 32 * i)
+                 : 0u;
+  sort_falling<0, size>(key);
   i32 place = 0;
 #pragma unroll
   for (int rank = 0; rank < Count; ++rank) {
-    u32 best = order[0];
-#pragma unroll
-    for (int i = 1; i < Held; ++i)
-      best = order[i] > best ? order[i] : best;
-    best = warp_largest(best);
-    u32 at = ~0u;
-#pragma unroll
-    for (int i = Held - 1; i >= 0; --i)
-      at = order[i] == best ? (u32)(lane + 32 * i) : at;
-    at = warp_least(at);
-#pragma unroll
-    for (int i = 0; i < Held; ++i)
-      order[i] = at == (u32)(lane + 32 * i) ? 0u : order[i];
+    const u32 mine = (u32)(key[0] >> 32), best = warp_largest(mine);
+    bool has_it = mine == best;
+    u32 holders = warp_ballot(has_it);
+    if (bit_count(holders) > 1) { // the same score in several lanes
+      const u32 first = warp_largest(has_it ? (u32)key[0] : 0u);
+      has_it = has_it && (u32)key[0] == first;
+      holders = warp_ballot(has_it);
+    }
+    const u32 at = ~shuffle_index((u32)key[0], first_bit(holders));
     place = lane == rank ? (i32)at : place;
+#pragma unroll
+    for (int i = 0; i < kept; ++i)
+      key[i] = !has_it ? key[i] : i + 1 < kept ? key[i + 1 < kept ? i + 1 : i] : 0u;
   }
   return place;
 }

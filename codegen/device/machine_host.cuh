@@ -154,6 +154,7 @@ FUSION_WARP_EXTREME(warp_least, <)
 #undef FUSION_WARP_EXTREME
 // Lanes that the block does not have vote 0.
 DEVICE int bit_count(u32 bits) { return __builtin_popcount(bits); }
+DEVICE int first_bit(u32 bits) { return __builtin_ffs((int)bits) - 1; }
 DEVICE u32 warp_ballot(bool condition) {
   const u32 mine = condition ? 1u : 0u;
   const u8 *slots = warp_operation(fusion_emulation::WarpOperation::Vote, &mine, 4, nullptr);

@@ -116,7 +116,7 @@ std::pair<Region, Region> splitPrologue(const Region &region, const Problem &pro
 
 void emitPrologue(body::KernelSource &source, body::Code &code, const Region &region,
                   const KernelContext &context, const Problem &problem, int64_t threads,
-                  const std::string &arrayType, int64_t mostHeld) {
+                  const std::string &arrayType, int64_t mostHeld, int64_t mostAhead) {
   KernelContext plain = context;
   plain.outputs = {};
   auto built = row::buildGraph(prologueRegion(region, problem), plain);
@@ -134,7 +134,11 @@ void emitPrologue(body::KernelSource &source, body::Code &code, const Region &re
   const row::Layout layout = row::layoutWithin(graph, problem.mostRows, blockThreads, mostHeld),
                     ofOne = row::layoutWithin(graph, 1, blockThreads, mostHeld);
   auto print = [&](const row::Layout &chosen, const char *name, const char *turn) {
-    code.line(row::BodyPrinter(region, plain, graph, chosen, source, name).within().print(turn));
+    row::BodyPrinter printer(region, plain, graph, chosen, source, name);
+    printer.within();
+    if (mostAhead > 0)
+      printer.ahead(mostAhead);
+    code.line(printer.print(turn));
   };
   source.include("prelude.cuh");
   code.line("// Every block computes the rows of A; the first one writes what others read of it.");

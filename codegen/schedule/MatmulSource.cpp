@@ -205,7 +205,7 @@ KernelDraft GemmSource::finishSwapAB(const Sums &sums, uint32_t threads, uint32_
     const std::string rows =
         fmt::format("ComputedRows<{}, Config::rows, {}>", body::spelling(problem.a.type), depth);
     entry.line(fmt::format("const auto prologue = [&](const {} &normal) {{", rows));
-    emitPrologue(source, entry, region, context, problem, threads, rows, /*mostHeld=*/128);
+    emitPrologue(source, entry, region, context, problem, threads, rows, /*mostHeld=*/128, /*mostAhead=*/128);
     entry.line("};");
     arguments.push_back(fmt::format("computed_by<{}>(prologue)", depth));
   } else {

@@ -46,6 +46,13 @@ public:
     launches = false;
     return *this;
   }
+  /// With so many 32-bit registers for what is requested before the first pass; what the kernel just before
+  /// does not write is then requested before that has ended, also for rows of a few lanes.
+  BodyPrinter &ahead(int64_t registers) {
+    mostRegisters = registers;
+    asksEarly = true;
+    return *this;
+  }
   /// Declares Config and Body in front of the kernel. Returns the call of the template;
   /// `block`: the expression that numbers the blocks of these rows from 0, if that is not block_x().
   std::string print(llvm::StringRef block = "");
@@ -188,7 +195,10 @@ private:
   Writer writer;
   const std::string name;
   const bool quantizes;
-  bool launches = true;
+  bool launches = true, asksEarly = false;
+  /// 32-bit registers that may hold vectors loaded ahead; beyond it they would crowd out the values that live
+  /// between passes.
+  int64_t mostRegisters = 48;
   const Exchange *exchange = nullptr; ///< of a graph with a sum over ranks
   body::Members rowMembers, liveMembers;
   unsigned current = 0;                  ///< pass

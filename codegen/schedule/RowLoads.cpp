@@ -9,10 +9,6 @@ using namespace mlir;
 
 namespace fusion::row {
 
-/// 32-bit registers that may hold vectors loaded ahead; beyond it they would crowd out the values that live
-/// between passes.
-static constexpr int64_t mostRegisters = 48;
-
 /// No kernel writes it.
 bool BodyPrinter::isConstant(const Node *load) const {
   return nn::isStored(context.inputs[load->access.index].base);
@@ -21,7 +17,8 @@ bool BodyPrinter::isConstant(const Node *load) const {
 /// It can be read before the kernel just before has finished. Rows of a few lanes share what they read,
 /// tables of angles and weights, in the L1, which load_early passes by: not worth it.
 bool BodyPrinter::isEarly(const Node *load) const {
-  return isConstant(load) || (layout.wholeBlock() && context.isIndependentOfPredecessor(load->access.index));
+  return isConstant(load) ||
+         ((asksEarly || layout.wholeBlock()) && context.isIndependentOfPredecessor(load->access.index));
 }
 
 /// Loads of the thread's own columns, and of tables of angles whose columns are the thread's own, folded.
