@@ -28,7 +28,16 @@ DEVICE void store_in_cluster(u32 *to, u32 rank, u32 value) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(place) : "r"(shared_address(to)), "r"(rank));
   asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(place), "r"(value) : "memory");
 }
-// Likewise 16 bytes, which count for the mbarrier there of which `barrier` is the place here.
+// Likewise what counts for the mbarrier there of which `barrier` is the place here.
+DEVICE void send_in_cluster(f32 *to, u32 rank, u64 *barrier, f32 value) {
+  u32 place, other;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(place) : "r"(shared_address(to)), "r"(rank));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(shared_address(barrier)), "r"(rank));
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(place),
+               "f"(value), "r"(other)
+               : "memory");
+}
+// 16 bytes.
 DEVICE void send_in_cluster(Vec<f32, 4> *to, u32 rank, u64 *barrier, const f32 (&values)[4]) {
   u32 place, other;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(place) : "r"(shared_address(to)), "r"(rank));
@@ -48,4 +57,5 @@ DEVICE void cluster_arrive_relaxed() {}
 DEVICE void cluster_wait() { barrier(); }
 DEVICE void store_in_cluster(f32 *to, u32, f32 value) { *to = value; }
 DEVICE void store_in_cluster(u32 *to, u32, u32 value) { *to = value; }
+DEVICE void send_in_cluster(f32 *to, u32, u64 *, f32 value) { *to = value; }
 #endif

@@ -5,6 +5,7 @@
 #include "clusters.cuh"
 #include "gemv_warp.cuh"
 #include "router.cuh"
+#include "tma.cuh"
 
 /// `Config`: those of GemvWarp and of route_row, and
 ///   cluster            blocks that share a row
@@ -18,11 +19,17 @@ DEVICE void router_matmul(const Shape &shape, const A &a, const B &b, const Scor
   static_assert(width % columns == 0 && Config::warps % k_split == 0, "whole groups of columns and warps");
   if (blocks == 1 && block_x() % (u32)Config::cluster != 0)
     return;
-  SHARED(f32, partial, k_split * width); // of the first block
+  SHARED(f32, partial, k_split * width); // of the first block, as is
+  SHARED(u64, arrived, 1);               // what counts those of all blocks
   const i64 row = block_x() / (u32)Config::cluster;
   const int rank = blocks > 1 ? (int)cluster_rank() : 0, split = (int)warp_id() % k_split,
             lane = (int)lane_id();
   int column = (rank * groups + (int)warp_id() / k_split) * columns;
+  if (blocks > 1 && rank == 0 && thread_x() == 0) {
+    mbarrier_init(arrived, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect(arrived, (u32)sizeof(f32) * k_split * width);
+  }
   cluster_arrive();
   if (!Config::weights_before_wait)
     pdl_wait();
@@ -47,23 +54,22 @@ DEVICE void router_matmul(const Shape &shape, const A &a, const B &b, const Scor
     Vec<f32, 1> totals[1];
     column_sums(sum, totals);
     if (lane < columns)
-      store_in_cluster(&partial[split * width + column + lane], 0, totals[0][0]);
+      send_in_cluster(&partial[split * width + column + lane], 0, arrived, totals[0][0]);
   }
-  cluster_arrive();
-  cluster_wait();
-  if (rank != 0)
+  if constexpr (blocks == 1)
+    barrier();
+  if (rank != 0 || warp_id() != 0)
     return;
-  constexpr int threads = 32 * Config::warps;
-  for (int i = (int)thread_x(); i < width; i += threads) {
+  if constexpr (blocks > 1)
+    mbarrier_wait(arrived, 0);
+  body.begin_row(row);
+  route_row<Config>(body, row, [&](i64 at) {
     Vec<f32, 1> totals[1] = {};
 #pragma unroll
     for (int w = 0; w < k_split; ++w)
-      totals[0][0] += partial[w * width + i];
-    scores(Matmul<0>(), row, (i64)i, totals, TakeValue{partial[i]});
-  }
-  barrier();
-  if (warp_id() != 0)
-    return;
-  body.begin_row(row);
-  route_row<Config>(body, row, [&](i64 at) { return body.score(partial[at]); });
+      totals[0][0] += partial[w * width + at];
+    f32 score;
+    scores(Matmul<0>(), row, at, totals, TakeValue{score});
+    return body.score(score);
+  });
 }
