@@ -25,7 +25,9 @@ DEVICE i32 expert_of_lane(const Routing &routing, i64 first, i64 count) {
   return lane < count ? (i32)expert_of(routing, first + lane) : 0;
 }
 
-/// `Config`: see GemvWarp.
+/// `Config`: see GemvWarp, and
+///   kept_row          elements of the one row of A that all rows are, which no kernel just before writes: it
+///                     lies in shared memory before the experts are known; 0: rows are read where they are
 /// All columns of all rows, in equal parts for the warps of the grid. There are most_gemv_rows at most.
 template <class Config, class Shape, class A, class B, class Routing, class Epilogue>
 DEVICE void expert_gemv(const Shape &shape, const A &a, const B &b, const Routing &routing,
@@ -38,6 +40,14 @@ DEVICE void expert_gemv(const Shape &shape, const A &a, const B &b, const Routin
   const u32 share = all / warps, left = all % warps;
   u32 at = warp * share + (warp < left ? warp : left);
   const u32 end = at + share + (warp < left ? 1 : 0);
+  constexpr int threads = 32 * Config::warps, length = Config::vector;
+  using Element = typename A::element;
+  SHARED(Element, kept, Config::kept_row > 0 ? Config::kept_row : length);
+  if constexpr (Config::kept_row > 0) {
+    for (int k = (int)thread_x() * length; k < Config::kept_row; k += threads * length)
+      store_vec<Element, length>(kept + k, load_early_vec<Element, length>(a.matrix(0, 0) + k));
+    barrier();
+  }
   if (!Config::weights_before_wait)
     pdl_wait();
   const i32 experts = expert_of_lane(routing, 0, routing.rows());
@@ -56,12 +66,16 @@ DEVICE void expert_gemv(const Shape &shape, const A &a, const B &b, const Routin
   for (; at < end; ++at) {
     f32 sum[columns][Warp::sums] = {};
     const i64 row = at / tiles, column = (i64)(at % tiles) * columns;
-    work.multiply(row, sum, [&] {
+    const auto advance = [&] {
       const bool more = at + 1 < end;
       if (more)
         move(at + 1);
       return more;
-    });
+    };
+    if constexpr (Config::kept_row > 0)
+      work.multiply([&](i64 k) { return load_vec<Element, length>(kept + k); }, sum, advance);
+    else
+      work.multiply(row, sum, advance);
     Vec<f32, 1> totals[Warp::sums];
     column_sums(sum, totals);
     if ((int)lane_id() < columns)

@@ -47,6 +47,7 @@ struct Matmul {
 struct GemmConfig {
   static constexpr int matmuls = 1, exact_steps = 0;
   static constexpr int computed_boxes = 0; // of gemm_swap_ab: boxes of A that a block computes and keeps
+  static constexpr int kept_row = 0;       // of expert_gemv
   static constexpr bool combined = false, batched = false;
   static constexpr bool scaled_steps = false, one_column_scale = false;
 };

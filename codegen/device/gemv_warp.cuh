@@ -60,6 +60,11 @@ struct GemvWarp {
   template <class Advance>
   DEVICE void multiply(i64 row, f32 (&sum)[columns][sums], const Advance &advance) {
     const ElementA *line = a.matrix(0, 0) + a.row(0, row);
+    multiply([&](i64 k) { return load_vec<ElementA, length>(line + a.depth(0, k)); }, sum, advance);
+  }
+  /// Where `left(k)` is the vector of A at k.
+  template <class Left, class Advance>
+  DEVICE void multiply(const Left &left, f32 (&sum)[columns][sums], const Advance &advance) {
 #pragma unroll 1
     for (i64 p = 0; p < parts; ++p) {
       const i64 k = first + p * part;
@@ -67,7 +72,7 @@ struct GemvWarp {
       const i64 then = ends ? first : k + part;
 #pragma unroll
       for (int u = 0; u < unroll; ++u) {
-        add_products(u, line, k + u * step, sum);
+        add_products(u, left, k + u * step, sum);
         if (more)
           request(u, then + u * step);
       }
@@ -75,10 +80,10 @@ struct GemvWarp {
   }
 
 private:
-  DEVICE void add_products(int u, const ElementA *line, i64 k, f32 (&sum)[columns][sums]) {
+  template <class Left>
+  DEVICE void add_products(int u, const Left &left_at, i64 k, f32 (&sum)[columns][sums]) {
     const bool inside = Config::whole_steps || k < shape.k();
-    const Vec<ElementA, length> left =
-        inside ? load_vec<ElementA, length>(line + a.depth(0, k)) : Vec<ElementA, length>{};
+    const Vec<ElementA, length> left = inside ? left_at(k) : Vec<ElementA, length>{};
 #pragma unroll
     for (int e = 0; e < length; ++e)
 #pragma unroll

@@ -21,6 +21,9 @@ constexpr int64_t residentWarps = 16;        ///< on a multiprocessor
 /// so.
 constexpr int64_t loadsIfShort = 8, loadsIfLong = 16, longBytes = 200 << 20;
 
+/// What two blocks of a multiprocessor keep of A leaves most of the L1.
+constexpr int64_t mostKeptBytes = 16 << 10;
+
 int64_t vectorOf(const Problem &problem) { return 16 / static_cast<int64_t>(byteSize(problem.b.type)); }
 
 /// What a warp computes at once.
@@ -110,6 +113,11 @@ KernelDraft emitGemv(const Region &region, const KernelContext &context, const P
   const Sharing sharing = shareColumns(problem);
   matmul::GemmSource source(region, context, problem, "expert_gemv");
   configure(source, problem, sharing);
+  // A is all rows of one token, if it has no dim of slots.
+  if (problem.rowStrides.back() == Dim(0) && problem.a.offset == Dim(0) &&
+      context.isIndependentOfPredecessor(problem.a.input) &&
+      *problem.k.constant() * static_cast<int64_t>(byteSize(problem.a.type)) <= mostKeptBytes)
+    source.set("kept_row", *problem.k.constant());
   const int64_t blocks = sharing.residentBlocks() - (isLong(problem) ? 1 : 0);
   KernelDraft draft =
       source.finish({}, static_cast<uint32_t>(sharing.warps * lanes), static_cast<uint32_t>(blocks),
