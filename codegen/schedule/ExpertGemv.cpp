@@ -113,7 +113,7 @@ KernelDraft emitGemv(const Region &region, const KernelContext &context, const P
   const Sharing sharing = shareColumns(problem);
   matmul::GemmSource source(region, context, problem, "expert_gemv");
   configure(source, problem, sharing);
-  // A is all rows of one token, if it has no dim of slots.
+  // All rows are the same one of A, if that has no dim of slots: there is one token.
   if (problem.rowStrides.back() == Dim(0) && problem.a.offset == Dim(0) &&
       context.isIndependentOfPredecessor(problem.a.input) &&
       *problem.k.constant() * static_cast<int64_t>(byteSize(problem.a.type)) <= mostKeptBytes)

@@ -147,6 +147,9 @@ TEST(Experts, KernelsByTheNumberOfTokens) {
     const bool hasWarpgroups = std::string_view(target) == "sm_90a";
     const Step &products = plan->steps.front();
     EXPECT_EQ(products.alternatives.front().launches.size(), 1u);
+    // Of one token, whose row lies in shared memory: nothing in front writes it.
+    const KernelPlan &one = plan->kernels[products.alternatives.front().launches.back().kernel];
+    EXPECT_NE(one.source.find("kept_row = 72"), std::string::npos) << one.source;
     EXPECT_EQ(products.alternatives.back().launches.size(), hasWarpgroups ? 2u : 1u);
     const KernelPlan &many = plan->kernels[products.alternatives.back().launches.back().kernel];
     // The second product reads the order of the rows that the first has made.
