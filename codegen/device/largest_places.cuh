@@ -9,8 +9,7 @@ DEVICE u32 order_of(f32 value) {
   return is_nan(value) ? ~0u : (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-/// Numbers in falling order, by Batcher's network: Size of them from First on, a power of two; those from Held
-/// on are not there, and less than all.
+// Batcher's network, for sort_falling(). Numbers from Held on are not there, and less than all.
 template <int Low, int High, int Held>
 DEVICE void exchange(u64 (&key)[Held]) {
   if constexpr (High < Held) {
@@ -36,6 +35,7 @@ DEVICE void merge_falling(u64 (&key)[Held]) {
     exchange<First, First + Step>(key);
   }
 }
+/// Size of the numbers from First on, a power of two, in falling order.
 template <int First, int Size, int Held>
 DEVICE void sort_falling(u64 (&key)[Held]) {
   if constexpr (Size > 1 && First < Held) {
@@ -46,8 +46,8 @@ DEVICE void sort_falling(u64 (&key)[Held]) {
 }
 
 /// The places of the Count largest of a warp's scores, the first of equal ones first: lane r gets that of
-/// rank r. Lane l holds those of the places l, l + 32, ..., of which there are Width. Each lane sorts its own,
-/// so that a round of the warp looks at one of each lane.
+/// rank r. Lane l holds those of the places l, l + 32, ..., of which there are Width. Each lane sorts its
+/// own, so that a round of the warp looks at one of each lane.
 template <int Width, int Count, int Held>
 DEVICE i32 largest_places(const f32 (&score)[Held]) {
   static_assert(Held <= 32 && Count <= 32 && Count <= Width, "a lane for each rank");

@@ -46,7 +46,7 @@ struct SwapAB {
   /// Behind the ring, of each step: those of a box's columns, then of its rows, box by box.
   static constexpr int box_scales = 64 * tiles + rows, step_scales = scaled ? boxes * box_scales : 0;
   static constexpr int scale_warps = scaled ? 3 : 0;
-  static constexpr int row_warps = computes_rows ? 3 : 0; ///< that only help to compute rows: a warp for each of 8
+  static constexpr int row_warps = computes_rows ? 3 : 0; ///< that only compute rows: of 8 each has a warp
   static constexpr int multipliers = 128, threads = multipliers + 32 * (1 + scale_warps + row_warps);
   static constexpr int own_groups = (groups + split - 1) / split; ///< of 8 rows, that a block stores
   static constexpr int staged_rows = rows < 16 ? 8 : 16, staged_pitch = 20;
