@@ -17,37 +17,32 @@ DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.alig
 // For what does not go through memory: mbarriers after fence_mbarrier_init().
 DEVICE void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-// `to` in the shared memory of this block names the same place in that of block `rank`.
+// Of a place in the shared memory of this block the same one in that of block `rank`.
+DEVICE u32 place_in_cluster(const void *place, u32 rank) {
+  u32 other;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(shared_address(place)), "r"(rank));
+  return other;
+}
 DEVICE void store_in_cluster(f32 *to, u32 rank, f32 value) {
-  u32 place;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(place) : "r"(shared_address(to)), "r"(rank));
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(place), "f"(value) : "memory");
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(place_in_cluster(to, rank)), "f"(value) : "memory");
 }
 DEVICE void store_in_cluster(u32 *to, u32 rank, u32 value) {
-  u32 place;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(place) : "r"(shared_address(to)), "r"(rank));
-  asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(place), "r"(value) : "memory");
+  asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(place_in_cluster(to, rank)), "r"(value) : "memory");
 }
-// Likewise what counts for the mbarrier there of which `barrier` is the place here.
+// What counts for the mbarrier there of which `barrier` is the place here.
+#define FUSION_SEND "st.async.shared::cluster.mbarrier::complete_tx::bytes"
 DEVICE void send_in_cluster(f32 *to, u32 rank, u64 *barrier, f32 value) {
-  u32 place, other;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(place) : "r"(shared_address(to)), "r"(rank));
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(shared_address(barrier)), "r"(rank));
-  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(place),
-               "f"(value), "r"(other)
+  asm volatile(FUSION_SEND ".f32 [%0], %1, [%2];" ::"r"(place_in_cluster(to, rank)), "f"(value),
+               "r"(place_in_cluster(barrier, rank))
                : "memory");
 }
-// 16 bytes.
 DEVICE void send_in_cluster(Vec<f32, 4> *to, u32 rank, u64 *barrier, const f32 (&values)[4]) {
-  u32 place, other;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(place) : "r"(shared_address(to)), "r"(rank));
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(shared_address(barrier)), "r"(rank));
-  asm volatile(
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-          place),
-      "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3]), "r"(other)
-      : "memory");
+  asm volatile(FUSION_SEND ".v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(place_in_cluster(to, rank)),
+               "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3]),
+               "r"(place_in_cluster(barrier, rank))
+               : "memory");
 }
+#undef FUSION_SEND
 #else
 #define KERNEL_CLUSTER(maxThreads, resident, blocks) KERNEL_RESIDENT(maxThreads, resident)
 template <int Blocks> constexpr int cluster_blocks = 1;

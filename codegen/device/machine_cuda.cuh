@@ -147,7 +147,7 @@ FUSION_SHUFFLES(u64)
 DEVICE bool warp_any(bool condition) { return __any_sync(0xffffffffu, condition); }
 DEVICE bool warp_all(bool condition) { return __all_sync(0xffffffffu, condition); }
 DEVICE int bit_count(u32 bits) { return __popc(bits); }
-DEVICE int first_bit(u32 bits) { return __ffs((int)bits) - 1; }
+DEVICE int first_bit(u32 bits) { return __ffs((int)bits) - 1; } // -1: none
 DEVICE u32 warp_largest(u32 value) { return __reduce_max_sync(0xffffffffu, value); }
 DEVICE u32 warp_least(u32 value) { return __reduce_min_sync(0xffffffffu, value); }
 DEVICE u32 warp_ballot(bool condition) { return __ballot_sync(0xffffffffu, condition); }

@@ -152,9 +152,9 @@ FUSION_SHUFFLES(u64)
 FUSION_WARP_EXTREME(warp_largest, >)
 FUSION_WARP_EXTREME(warp_least, <)
 #undef FUSION_WARP_EXTREME
-// Lanes that the block does not have vote 0.
 DEVICE int bit_count(u32 bits) { return __builtin_popcount(bits); }
-DEVICE int first_bit(u32 bits) { return __builtin_ffs((int)bits) - 1; }
+DEVICE int first_bit(u32 bits) { return __builtin_ffs((int)bits) - 1; } // -1: none
+// Lanes that the block does not have vote 0.
 DEVICE u32 warp_ballot(bool condition) {
   const u32 mine = condition ? 1u : 0u;
   const u8 *slots = warp_operation(fusion_emulation::WarpOperation::Vote, &mine, 4, nullptr);

@@ -19,8 +19,9 @@ DEVICE void router_matmul(const Shape &shape, const A &a, const B &b, const Scor
   static_assert(width % columns == 0 && Config::warps % k_split == 0, "whole groups of columns and warps");
   if (blocks == 1 && block_x() % (u32)Config::cluster != 0)
     return;
-  SHARED(f32, partial, k_split * width); // of the first block, as is
-  SHARED(u64, arrived, 1);               // what counts those of all blocks
+  // Of the first block: all sums, and the mbarrier that counts them.
+  SHARED(f32, partial, k_split * width);
+  SHARED(u64, arrived, 1);
   const i64 row = block_x() / (u32)Config::cluster;
   const int rank = blocks > 1 ? (int)cluster_rank() : 0, split = (int)warp_id() % k_split,
             lane = (int)lane_id();

@@ -221,7 +221,7 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
 
 KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const Problem &problem,
                        const TileHeads *heads) {
-  // As in gemm_swap_ab.cuh.
+  // As in swap_ab_ring.cuh.
   const uint32_t threads = scalesSteps(problem) || !problem.prologue.empty() ? 256 : 160;
   const Sharing sharing = chooseSharing(problem, context.target);
   const int64_t rows = swappedRows(problem), stages = stagesOf(problem, sharing, context.target);

@@ -104,10 +104,13 @@ TEST(Router, NarrowScores) {
 }
 
 TEST(Router, EqualScoresInTheirOrder) {
-  run({.width = 40, .count = 8, .softmax = false, .weights = "as they are"}, [](unsigned, Tensor &tensor) {
-    for (int64_t i = 0; i < tensor.size(); ++i)
-      set(tensor, i, static_cast<double>(i % 3));
-  });
+  for (int width : {40, 128, 300})
+    for (int values : {3, 40})
+      run({.width = width, .count = 8, .softmax = false, .weights = "as they are"},
+          [values](unsigned, Tensor &tensor) {
+            for (int64_t i = 0; i < tensor.size(); ++i)
+              set(tensor, i, static_cast<double>(i % values));
+          });
 }
 
 // The bias is as large as the scores, so that the choice is another one than without it.
