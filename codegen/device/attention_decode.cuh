@@ -15,6 +15,7 @@
 
 #include "attention_rows.cuh"
 #include "clusters.cuh"
+#include "tma.cuh"
 
 struct DecodeTile : RowTile<i64> {
   KeyRange<i64> keys; // of all blocks of the cluster
@@ -140,20 +141,49 @@ DEVICE WarpResults<Config, Rows> warp_results() {
   return {row_max, row_sum, reinterpret_cast<f32 *>(dynamic_shared())};
 }
 
+template <int Rows>
+DEVICE int rows_of_tile(const DecodeTile &tile) {
+  return tile.last_row - tile.row0 < Rows ? (int)(tile.last_row - tile.row0) + 1 : Rows;
+}
+
 // What the blocks of a cluster found. Block `rank` finishes the rows r with r % blocks == rank.
 template <class Config, int Rows>
 struct BlockResults {
   static constexpr int blocks = cluster_blocks<Config::cluster>, own_rows = (Rows + blocks - 1) / blocks;
   f32 *row_max, *row_sum; // of block b's row r at b * Rows + r
   f32 *acc_o;             // of block b's own row i at (b * own_rows + i) * value_depth
+  u64 *arrived;           // mbarrier: what all blocks send to this one is there
+
+  DEVICE void send(f32 *to, int rank, f32 value) const {
+    if constexpr (blocks > 1)
+      send_in_cluster(to, (u32)rank, arrived, value);
+    else
+      *to = value;
+  }
+  DEVICE void await(const DecodeTile &tile) const {
+    if constexpr (blocks == 1)
+      barrier();
+    else if (tile.rank < rows_of_tile<Rows>(tile))
+      mbarrier_wait(arrived, 0);
+  }
 };
+// Expects what merge_rows() sends. When a block starts, once.
 template <class Config, int Rows>
-DEVICE BlockResults<Config, Rows> block_results() {
+DEVICE BlockResults<Config, Rows> start_merge(const DecodeTile &tile) {
   using Results = BlockResults<Config, Rows>;
   SHARED(f32, row_max, Results::blocks * Rows);
   SHARED(f32, row_sum, Results::blocks * Rows);
   SHARED(f32, acc_o, Results::blocks * Results::own_rows * Config::value_depth);
-  return {row_max, row_sum, acc_o};
+  SHARED(u64, arrived, 1);
+  if constexpr (Results::blocks > 1)
+    if (thread_x() == 0) {
+      const int own = (rows_of_tile<Rows>(tile) + Results::blocks - 1 - tile.rank) / Results::blocks;
+      mbarrier_init(arrived, 1);
+      fence_mbarrier_init();
+      mbarrier_arrive_expect(arrived, (u32)(Results::blocks * own * (Config::value_depth + 2) * (int)sizeof(f32)));
+    }
+  cluster_arrive();
+  return {row_max, row_sum, acc_o, arrived};
 }
 
 // Each row goes to the block that finishes it.
@@ -163,15 +193,15 @@ DEVICE void send_rows(const DecodeTile &tile, int rows_here, const WarpResults<C
   constexpr int blocks = BlockResults<Config, Rows>::blocks, width = Config::value_depth,
                 threads = 32 * Config::warps;
   const int thread = (int)thread_x();
-  if (thread < Rows) {
+  if (thread < rows_here) {
     f32 row_max = -inf_f32(), row_sum = 0.f;
 #pragma unroll
     for (int w = 0; w < Config::warps; ++w) {
       row_max = max_nan(row_max, warps.row_max[w * Rows + thread]);
       row_sum = row_sum + warps.row_sum[w * Rows + thread];
     }
-    store_in_cluster(&to.row_max[tile.rank * Rows + thread], (u32)(thread % blocks), row_max);
-    store_in_cluster(&to.row_sum[tile.rank * Rows + thread], (u32)(thread % blocks), row_sum);
+    to.send(&to.row_max[tile.rank * Rows + thread], thread % blocks, row_max);
+    to.send(&to.row_sum[tile.rank * Rows + thread], thread % blocks, row_sum);
   }
   for (int e = thread; e < rows_here * width; e += threads) {
     const int r = e / width, c = e % width;
@@ -179,7 +209,7 @@ DEVICE void send_rows(const DecodeTile &tile, int rows_here, const WarpResults<C
 #pragma unroll
     for (int w = 0; w < Config::warps; ++w)
       sum = sum + warps.acc_o[(w * Rows + r) * warps.pitch + c];
-    store_in_cluster(&to.acc_o[(tile.rank * to.own_rows + r / blocks) * width + c], (u32)(r % blocks), sum);
+    to.send(&to.acc_o[(tile.rank * to.own_rows + r / blocks) * width + c], r % blocks, sum);
   }
 }
 template <class Config, int Rows, class Body>
@@ -207,16 +237,15 @@ DEVICE void store_rows(const Body &body, const DecodeTile &tile, int rows_here,
                Vec<f32, 1>{acc_o * inverse_row_sum<Config>(body, tile.entry, head, row_max, row_sum)});
   }
 }
-// Merges what all warps of the cluster found and stores the rows. Each block has called cluster_arrive() when
-// it started, and each thread has written its share of WarpResults.
+// Merges what all warps of the cluster found and stores the rows. Each thread has written its share of
+// WarpResults.
 template <class Config, int Rows, class Body>
-DEVICE void merge_rows(const Body &body, const DecodeTile &tile, const WarpResults<Config, Rows> &warps) {
-  const BlockResults<Config, Rows> blocks = block_results<Config, Rows>();
+DEVICE void merge_rows(const Body &body, const DecodeTile &tile, const WarpResults<Config, Rows> &warps,
+                       const BlockResults<Config, Rows> &blocks) {
   cluster_wait(); // until all have started
   barrier();
-  const int rows_here = tile.last_row - tile.row0 < Rows ? (int)(tile.last_row - tile.row0) + 1 : Rows;
+  const int rows_here = rows_of_tile<Rows>(tile);
   send_rows(tile, rows_here, warps, blocks);
-  cluster_arrive();
-  cluster_wait();
+  blocks.await(tile);
   store_rows(body, tile, rows_here, blocks);
 }

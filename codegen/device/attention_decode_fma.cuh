@@ -156,7 +156,7 @@ DEVICE void attention_decode_fma(const Body &body, const Heads &heads = Heads())
   const int lane = lane_of_warp(), warp = warp_of_block();
   const auto stored_k = stored_keys<Config>(body, tile.entry, tile.kv_head);
   const auto stored_v = stored_values<Config>(body, tile.entry, tile.kv_head);
-  cluster_arrive();
+  const BlockResults<Config, rows> blocks = start_merge<Config, rows>(tile);
   // This lane's score: of key j + place.
   const int place = lane % (batch * rows) / rows;
   const i64 row = row_or_last(tile, tile.row0 + lane % rows), query = query_of(body, row),
@@ -209,5 +209,5 @@ DEVICE void attention_decode_fma(const Body &body, const Heads &heads = Heads())
   }
   const WarpResults<Config, rows> results = warp_results<Config, rows>();
   publish_results<Values>(results, acc_o, row_max, row_sum);
-  merge_rows(body, tile, results);
+  merge_rows(body, tile, results, blocks);
 }

@@ -227,7 +227,7 @@ DEVICE void attention_decode_mma(const Body &body, const Heads &heads = Heads())
   if constexpr (is_bounded<Config> || is_paged<Config>)
     pdl_wait();
   const DecodeTile tile = decode_tile<Config>(body, rows);
-  cluster_arrive();
+  const BlockResults<Config, rows> blocks = start_merge<Config, rows>(tile);
   DecodeRows<Config, Body> lane_rows;
   lane_rows.start(body, tile);
   const int warp = tile.rank * Config::warps + warp_of_block(); // of the cluster's
@@ -318,5 +318,5 @@ DEVICE void attention_decode_mma(const Body &body, const Heads &heads = Heads())
     streams[s].finish();
   const WarpResults<Config, rows> results = warp_results<Config, rows>();
   publish_fragments(results, softmax);
-  merge_rows(body, tile, results);
+  merge_rows(body, tile, results, blocks);
 }
