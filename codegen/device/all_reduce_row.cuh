@@ -153,7 +153,8 @@ DEVICE void all_reduce_row_kernel(const Body &body, Exchange *exchange) {
   if constexpr (Config::cluster > 1) { // the blocks of a cluster share a row
     if (block_x() % (u32)Config::cluster >= (u32)Thread::blocks)
       return;
-    cluster_arrive();
+    start_cluster_reductions<Config::threads, Config::cluster>();
+    cluster_arrive_relaxed();
     block = block_x() / (u32)Config::cluster;
     index = (u32)block * (u32)Thread::blocks + cluster_rank();
     count *= (u32)Thread::blocks;

@@ -180,9 +180,10 @@ DEVICE BlockResults<Config, Rows> start_merge(const DecodeTile &tile) {
       const int own = (rows_of_tile<Rows>(tile) + Results::blocks - 1 - tile.rank) / Results::blocks;
       mbarrier_init(arrived, 1);
       fence_mbarrier_init();
-      mbarrier_arrive_expect(arrived, (u32)(Results::blocks * own * (Config::value_depth + 2) * (int)sizeof(f32)));
+      mbarrier_arrive_expect(arrived,
+                             (u32)(Results::blocks * own * (Config::value_depth + 2) * (int)sizeof(f32)));
     }
-  cluster_arrive();
+  cluster_arrive_relaxed();
   return {row_max, row_sum, acc_o, arrived};
 }
 

@@ -23,9 +23,6 @@ DEVICE u32 place_in_cluster(const void *place, u32 rank) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(shared_address(place)), "r"(rank));
   return other;
 }
-DEVICE void store_in_cluster(f32 *to, u32 rank, f32 value) {
-  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(place_in_cluster(to, rank)), "f"(value) : "memory");
-}
 DEVICE void store_in_cluster(u32 *to, u32 rank, u32 value) {
   asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(place_in_cluster(to, rank)), "r"(value) : "memory");
 }
@@ -50,7 +47,6 @@ DEVICE u32 cluster_rank() { return 0; }
 DEVICE void cluster_arrive() {}
 DEVICE void cluster_arrive_relaxed() {}
 DEVICE void cluster_wait() { barrier(); }
-DEVICE void store_in_cluster(f32 *to, u32, f32 value) { *to = value; }
 DEVICE void store_in_cluster(u32 *to, u32, u32 value) { *to = value; }
 DEVICE void send_in_cluster(f32 *to, u32, u64 *, f32 value) { *to = value; }
 #endif
