@@ -85,6 +85,13 @@ TEST(Experts, SharesOfAnyNumberOfRows) {
           {.symbols = {{"t", tokens}}, .tolerance = 8e-3, .device = device, .targets = Targets::One});
 }
 
+/// Rows are put in order by fewer threads where more experts are counted; some experts have none.
+TEST(Experts, OrderOfTheRowsOfManyExperts) {
+  for (auto [experts, tokens] : {std::pair(300, 1700), std::pair(7, 2500), std::pair(1024, 5200)})
+    check(module({.hidden = 64, .inner = 72, .experts = experts}),
+          {.symbols = {{"t", tokens}}, .tolerance = 8e-3, .targets = Targets::One});
+}
+
 /// Of many rows, also of matrices that lie by depth and with results that are not rounded.
 TEST(Experts, ProductsOfManyRows) {
   for (bool transpose : {true, false})
