@@ -7,9 +7,10 @@
     benchmarks/plot.py benchmark.json                        figures from the results
 
 Prints a line a case: median microseconds of a call, the limit (the bytes that must move over the copy rate,
-or the operations over the matrix rate, both measured in this run), the ratio to the best opponent; the same
-with an emptied cache where the tensors would fit it. Every output that was timed, ours and theirs, is
-compared with the exact computation (tolerances: families/case.py; the method: measure.py). Results are
+or the operations over the matrix rate, both measured in this run; behind the others that at the rate which
+the power cap leaves after a second, if it is another), the ratio to the best opponent; the same with an
+emptied cache where the tensors would fit it. Every output that was timed, ours and theirs, is compared with
+the exact computation (tolerances: families/case.py; the method: measure.py). Results are
 written after every case, so that a run that is stopped leaves what it has. Needs a GPU, PyTorch and
 safetensors. Exit codes: 0, 1 if a result of ours was wrong, 3 if the machine lacks something.
 """
@@ -52,11 +53,12 @@ def chosen(options):
 
 def environment(bench):
     import torch
-    copy, flops = bench.rates()
+    copy, flops, sustained = bench.rates()
     device = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda,
-              "copy_tb_per_s": copy / 1e6, "matmul_tflop_per_s": flops / 1e6, "l2_bytes": bench.l2}
+              "copy_tb_per_s": copy / 1e6, "matmul_tflop_per_s": flops / 1e6,
+              "sustained_matmul_tflop_per_s": sustained / 1e6, "l2_bytes": bench.l2}
     print(f"{device['gpu']}, torch {device['torch']}, CUDA {device['cuda']}; measured here: copy {copy / 1e6:.2f} TB/s, "
-          f"bf16 matmul {flops / 1e6:.0f} TFLOP/s; microseconds a call")
+          f"bf16 matmul {flops / 1e6:.0f} TFLOP/s, {sustained / 1e6:.0f} for seconds; microseconds a call")
     return device
 
 
@@ -122,13 +124,16 @@ class Run:
     def row(self, case):
         if case.name not in self.rows:
             calls = self.bench.calls(case)
-            limits = {"memory": case.bytes() / self.device["copy_tb_per_s"] / 1e6,
-                      "matrix units": case.flops / case.rate / self.device["matmul_tflop_per_s"] / 1e6}
+            def limits_at(rate):
+                return {"memory": case.bytes() / self.device["copy_tb_per_s"] / 1e6,
+                        "matrix units": case.flops / case.rate / self.device[rate] / 1e6}
+            limits = limits_at("matmul_tflop_per_s")
             self.rows[case.name] = {
                 "name": case.name, "group": case.group, "label": case.label, "pattern": case.pattern,
                 "kernels_at_most": case.kernels,
                 "sizes": case.sizes, "calls": calls, "bytes": case.bytes(),
                 "flops": case.flops, "limit": max(limits.values()), "limited_by": max(limits, key=limits.get),
+                "sustained_limit": max(limits_at("sustained_matmul_tflop_per_s").values()),
                 "us": {}, "cold": {}, "error": {}, "missing": {}, "seconds": {}}
         return self.rows[case.name]
 
@@ -185,7 +190,9 @@ def line(row):
     text += f"{ours:8.2f} {row['limit']:8.2f} {100 * row['limit'] / ours:4.0f}%" if ours else f"{'-':>8} {row['limit']:8.2f}     "
     text += f"  {row['ratio']:5.2f}" if "ratio" in row else "       "
     cold = f"  (cold {row['cold']['fusion']:.2f}: {row['cold_ratio']:.2f})" if "cold_ratio" in row else ""
-    return f"{text}{cold}  {others}{failed}"
+    sustained = row["sustained_limit"]
+    sustained = f"  (limit for seconds {sustained:.0f})" if sustained > row["limit"] else ""
+    return f"{text}{cold}  {others}{sustained}{failed}"
 
 
 def main():

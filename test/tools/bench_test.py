@@ -24,6 +24,7 @@ import backend  # noqa: E402
 import collectives  # noqa: E402
 import families  # noqa: E402
 import models_graph  # noqa: E402
+import run  # noqa: E402
 from families.chain import LINKS, Chain  # noqa: E402
 from families.layer import Layer  # noqa: E402
 from graph import write_small, written  # noqa: E402
@@ -299,6 +300,15 @@ class Figures(ToolTest):
             self.assertEqual(done.returncode, 2, text)
             self.assertEqual(len(done.stderr.splitlines()), 1)
         self.assertFalse(os.path.exists(self.path("bars.svg")))
+
+
+class Lines(ToolTest):
+    def test_the_limit_for_seconds_is_said_where_it_is_another(self):
+        row = {"name": "experts", "us": {"fusion": 500.0, "compile": 1000.0}, "ratio": 2.0,
+               "kernels_at_most": None, "missing": {}, "limit": 400.0, "sustained_limit": 460.0}
+        self.assertRegex(run.line(row),
+                         r"^experts +500\.00 +400\.00 +80% +2\.00 .*compile 1000\.00.*for seconds 460\)$")
+        self.assertNotIn("seconds", run.line(row | {"sustained_limit": 400.0}))
 
 
 class Commands(ToolTest):
