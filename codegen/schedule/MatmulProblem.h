@@ -127,12 +127,16 @@ std::pair<Region, Region> splitPrologue(const Region &region, const Problem &pro
 /// Why A cannot be computed in a prologue, or nothing. For a problem that is complete otherwise.
 std::optional<std::string> refusesPrologue(const Region &region, const KernelContext &context,
                                            const Problem &problem);
+/// The registers that a thread has to compute rows of A.
+struct PrologueRegisters {
+  int64_t held;  ///< values of its row
+  int64_t ahead; ///< of 32 bits, for what it asks for before it computes; 0: each value when it is needed
+};
 /// Lines that wait for the kernels before this one and compute A, with a block of `threads`, to the shared
-/// array `normal`, a pointer or of type `arrayType`. A thread has registers for `mostHeld` values of its row,
-/// and, if not 0, `mostAhead` of 32 bits for what it asks for before it computes.
+/// array `normal`: of type `arrayType`, or a pointer where that is empty.
 void emitPrologue(body::KernelSource &source, body::Code &code, const Region &region,
                   const KernelContext &context, const Problem &problem, int64_t threads,
-                  const std::string &arrayType = "", int64_t mostHeld = 32, int64_t mostAhead = 0);
+                  const std::string &arrayType, PrologueRegisters registers);
 
 /// The register type of the sum: f32, f64, or an unsigned integer, which wraps as the signed one does.
 DType sumType(DType operand);

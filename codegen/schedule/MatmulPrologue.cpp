@@ -116,7 +116,7 @@ std::pair<Region, Region> splitPrologue(const Region &region, const Problem &pro
 
 void emitPrologue(body::KernelSource &source, body::Code &code, const Region &region,
                   const KernelContext &context, const Problem &problem, int64_t threads,
-                  const std::string &arrayType, int64_t mostHeld, int64_t mostAhead) {
+                  const std::string &arrayType, PrologueRegisters registers) {
   KernelContext plain = context;
   plain.outputs = {};
   auto built = row::buildGraph(prologueRegion(region, problem), plain);
@@ -131,13 +131,13 @@ void emitPrologue(body::KernelSource &source, body::Code &code, const Region &re
     store.condition = "block_x() == 0";
   }
   const auto blockThreads = static_cast<uint32_t>(threads);
-  const row::Layout layout = row::layoutWithin(graph, problem.mostRows, blockThreads, mostHeld),
-                    ofOne = row::layoutWithin(graph, 1, blockThreads, mostHeld);
+  const row::Layout layout = row::layoutWithin(graph, problem.mostRows, blockThreads, registers.held),
+                    ofOne = row::layoutWithin(graph, 1, blockThreads, registers.held);
   auto print = [&](const row::Layout &chosen, const char *name, const char *turn) {
     row::BodyPrinter printer(region, plain, graph, chosen, source, name);
     printer.within();
-    if (mostAhead > 0)
-      printer.ahead(mostAhead);
+    if (registers.ahead > 0)
+      printer.ahead(registers.ahead);
     code.line(printer.print(turn));
   };
   source.include("prelude.cuh");

@@ -63,7 +63,7 @@ std::string GemmSource::prologue(body::Code &entry, uint32_t threads) {
   if (problem.prologue.empty())
     return "NoPrologue{}";
   entry.line(fmt::format("const auto prologue = [&]({} *normal) {{", body::spelling(problem.a.type)));
-  emitPrologue(source, entry, region, context, problem, threads);
+  emitPrologue(source, entry, region, context, problem, threads, "", {.held = 32, .ahead = 0});
   entry.line("};");
   return "prologue";
 }
@@ -205,7 +205,7 @@ KernelDraft GemmSource::finishSwapAB(const Sums &sums, uint32_t threads, uint32_
     const std::string rows =
         fmt::format("ComputedRows<{}, Config::rows, {}>", body::spelling(problem.a.type), depth);
     entry.line(fmt::format("const auto prologue = [&](const {} &normal) {{", rows));
-    emitPrologue(source, entry, region, context, problem, threads, rows, /*mostHeld=*/128, /*mostAhead=*/128);
+    emitPrologue(source, entry, region, context, problem, threads, rows, {.held = 128, .ahead = 128});
     entry.line("};");
     arguments.push_back(fmt::format("computed_by<{}>(prologue)", depth));
   } else {
