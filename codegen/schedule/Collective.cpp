@@ -40,6 +40,12 @@ std::vector<Spread> spreads(CollectiveAlgorithm algorithm, int64_t ranks, int64_
 
 /// Shares each row out to up to `most` blocks, if the threads hold it evenly then.
 void spread(Rows &rows, uint32_t most) {
+  constexpr size_t mostReductions = 8; // of a row over a cluster: see cluster_site() in cluster_reduce.cuh
+  size_t reductions = 0;
+  for (const auto &pass : row::planPasses(rows.graph, rows.layout.inRegisters, /*inCluster=*/true).reductions)
+    reductions += pass.size();
+  if (reductions > mostReductions)
+    return;
   const int64_t vectors = rows.graph.width.value() / rows.layout.vector;
   for (uint32_t blocks = most; blocks > 1 && rows.layout.wholeBlock(); blocks /= 2)
     if (vectors % (32 * blocks) == 0 && vectors / blocks >= 64 && vectors / blocks <= 512) {

@@ -74,6 +74,28 @@ TEST(Collective, LongRows) {
   checkRanks({addNorm({"f16", "f16", 6152, 3}), few, toleranceOf("f16")});
 }
 
+// A cluster has mbarriers for eight reductions of a row; with more, a row is one block's.
+TEST(Collective, ReductionsOfLongRows) {
+  const Types types{"f32", "f32", 2048, 2};
+  const char *const ops[] = {"exp", "silu", "tanh", "sigmoid", "abs", "neg", "sin", "cos", "erf"};
+  const std::string m = types.matrix(), total = "tensor<?x1xf32>";
+  std::string body, sum = "%0";
+  for (int i = 0; i < 9; ++i) {
+    body += fmt::format("%e{0} = nn.{1} %0 : ({2}) -> {2}\n"
+                        "%t{0} = nn.reduce %e{0} {{kind = \"sum\", axes = array<i64: 1>, keepdims = true}} : "
+                        "({2}) -> {3}\n"
+                        "%s{0} = nn.add {4}, %t{0} : ({5}, {3}) -> {5}\n",
+                        i, ops[i], m, total, i == 0 ? "%t0" : sum, total);
+    sum = fmt::format("%s{}", i);
+    if (i < 7)
+      continue;
+    const std::string source = checkRanks(
+        {group(types, body + fmt::format("%z = nn.mul %0, {} : ({}, {}) -> {}", sum, m, total, m), "%z", m),
+         few, 1e-5});
+    EXPECT_EQ(source.find("KERNEL_CLUSTER") != std::string::npos, i == 7) << source;
+  }
+}
+
 TEST(Collective, CallsOfManyShapesOneAfterTheOther) {
   std::vector<SymbolValues> calls;
   for (int64_t rows : {3, 1, 37, 2, 0, 17, 16, 1, 1, 5, 33, 0, 4, 1, 8, 36, 2, 1, 3, 7})
