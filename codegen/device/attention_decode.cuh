@@ -69,6 +69,12 @@ DEVICE void write_new_rows(T *to, i64 stride, const T *from, int count) {
               load_vec<T, 8>(from + i / vectors * row_pitch<T, Depth> + i % vectors * 8));
 }
 
+// Rows that the tile has, of Rows at most.
+template <int Rows>
+DEVICE int rows_of_tile(const DecodeTile &tile) {
+  return tile.last_row - tile.row0 < Rows ? (int)(tile.last_row - tile.row0) + 1 : Rows;
+}
+
 // Has the block's warps make what the tile needs and is not there yet, after pdl_wait().
 template <class Config, int Rows, class Body, class Heads>
 DEVICE MadeRows<Config> make_heads(const Body &body, const DecodeTile &tile, const Heads &heads) {
@@ -78,7 +84,7 @@ DEVICE MadeRows<Config> make_heads(const Body &body, const DecodeTile &tile, con
     using Value = typename Config::Value;
     constexpr int key_pitch = row_pitch<Key, Config::depth>,
                   value_pitch = row_pitch<Value, Config::value_depth>;
-    const int rows_here = tile.last_row - tile.row0 < Rows ? (int)(tile.last_row - tile.row0) + 1 : Rows;
+    const int rows_here = rows_of_tile<Rows>(tile);
     if constexpr (Config::makes_queries) {
       SHARED(typename Config::Query, queries, Rows * query_pitch<Config>);
       made.queries = queries;
@@ -139,11 +145,6 @@ DEVICE WarpResults<Config, Rows> warp_results() {
   SHARED(f32, row_max, Config::warps * Rows);
   SHARED(f32, row_sum, Config::warps * Rows);
   return {row_max, row_sum, reinterpret_cast<f32 *>(dynamic_shared())};
-}
-
-template <int Rows>
-DEVICE int rows_of_tile(const DecodeTile &tile) {
-  return tile.last_row - tile.row0 < Rows ? (int)(tile.last_row - tile.row0) + 1 : Rows;
 }
 
 // What the blocks of a cluster found. Block `rank` finishes the rows r with r % blocks == rank.
