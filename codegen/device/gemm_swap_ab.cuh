@@ -90,7 +90,9 @@ struct SwapSums {
   /// Starts the products of a stage with `rows` of A.
   DEVICE void start_step(const T *ring, const T *rows, u64 *full, const RingPlace &at, bool add) {
     mbarrier_wait(full + at.stage, at.parity);
-    const T *weights = ring + at.stage * Block::stage_size;
+    // Once a step: products of few rows are as short as what finds their operands.
+    const u64 weights = wgmma_descriptor(ring + at.stage * Block::stage_size, 1024);
+    const u64 first_row = wgmma_descriptor(rows, 1024);
     warpgroup_arrive();
 #pragma unroll
     for (int k = 0; k < Block::box_depth; k += 32 / (int)sizeof(T))
@@ -99,8 +101,8 @@ struct SwapSums {
 #pragma unroll
         for (int t = 0; t < Block::tiles; ++t)
           multiply_box(acc[b % Block::turns * Block::tiles + t],
-                       weights + (b * Block::tiles + t) * Block::box, rows + b * Block::row_box, k,
-                       add || k > 0 || b >= Block::turns);
+                       further(weights, (b * Block::tiles + t) * Block::box),
+                       further(first_row, b * Block::row_box), k, add || k > 0 || b >= Block::turns);
     warpgroup_commit();
   }
 
@@ -227,15 +229,17 @@ struct SwapSums {
   }
 
 private:
-  static DEVICE void multiply_box(typename Block::Sum (&d)[Block::groups][4], const T *weights, const T *rows,
-                                  int k, bool add) {
+  static DEVICE u64 further(u64 descriptor, int elements) {
+    return wgmma_advance(descriptor, (u32)elements * (u32)sizeof(T));
+  }
+  static DEVICE void multiply_box(typename Block::Sum (&d)[Block::groups][4], u64 weights, u64 rows, int k,
+                                  bool add) {
     if constexpr (Block::bytes)
-      wgmma_byte_rows<typename Config::type_b, T>(d, wgmma_descriptor(weights + k, 1024),
-                                                  wgmma_descriptor(rows + k, 1024), add);
+      wgmma_byte_rows<typename Config::type_b, T>(d, further(weights, k), further(rows, k), add);
     else if constexpr (Config::k_major)
-      wgmma_rows<T>(d, wgmma_descriptor(weights + k, 1024), wgmma_descriptor(rows + k, 1024), add);
+      wgmma_rows<T>(d, further(weights, k), further(rows, k), add);
     else
-      wgmma_transposed<T>(d, wgmma_descriptor(weights + 64 * k, 1024), wgmma_descriptor(rows + k, 1024), add);
+      wgmma_transposed<T>(d, further(weights, 64 * k), further(rows, k), add);
   }
 };
 
