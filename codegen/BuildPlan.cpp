@@ -169,6 +169,10 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
         !context.batchInvariant) // the library chooses by the number of rows how it adds up
       if (Status status = addLibraryVariant(step, region, known, planned.multiplied, outputs); !status)
         return status;
+    if (planned.multiplies && steps == &plan.steps && !isInLoop)
+      lastMatmul = {
+          steps->size(), region, SmallVector<View>(context.inputs), SmallVector<View>(context.outputs),
+          independent,   all,    SmallVector<BufferId>(outputs)};
   }
   steps->push_back(std::move(step));
   return {};
@@ -265,9 +269,11 @@ bool PlanBuilder::mayStillBeWritten(BufferId buffer, llvm::ArrayRef<KernelLaunch
   for (const Step &step : llvm::reverse(*steps)) {
     if (!std::exchange(reached, false))
       return false;
-    for (const Alternative &alternative : step.alternatives)
+    for (const Alternative &alternative : step.alternatives) {
       if (written(alternative.launches, reached))
         return true;
+      reached |= alternative.linked && early.contains(alternative.linked->kernel);
+    }
   }
   return false;
 }

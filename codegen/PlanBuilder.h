@@ -44,6 +44,13 @@ private:
                             llvm::ArrayRef<PlannedAlternative> planned, llvm::ArrayRef<BufferId> outputs);
   Result<std::vector<Alternative>> sumByLibrary(const Region &region, const KernelContext &context,
                                                 llvm::ArrayRef<BufferId> outputs);
+  /// Gives the last matmul's step and the sum of its result linked launches, where they can have them.
+  void linkSum(const Region &region, const KernelContext &context, llvm::ArrayRef<PlannedAlternative> planned,
+               llvm::ArrayRef<BufferId> outputs, Step &sum);
+  /// The launch that `linked` asks for, if the kernel can do that.
+  std::optional<KernelLaunch> linkedLaunch(const Region &region, const KernelContext &linked,
+                                           const Alternative &of, llvm::ArrayRef<PlannedAlternative> planned,
+                                           llvm::ArrayRef<BufferId> outputs);
   KernelLaunch callAllReduce(const Region &region, nn::AllReduceOp op, BufferId from, const Dim &offset,
                              BufferId to);
   /// The ops after values that a library has computed; their buffers are known.
@@ -139,6 +146,16 @@ private:
   /// Of values between the kernels of one alternative.
   llvm::DenseMap<mlir::Value, View> between;
   llvm::StringMap<uint32_t> kernels;
+  /// The step of a matmul, kept for a sum of its result that may come next.
+  struct LastMatmul {
+    size_t step; ///< in plan.steps
+    Region region;
+    llvm::SmallVector<View> inputs, targets;
+    llvm::SmallVector<bool> independent;
+    std::vector<PlannedAlternative> planned;
+    llvm::SmallVector<BufferId> outputs;
+  };
+  std::optional<LastMatmul> lastMatmul;
   llvm::DenseSet<uint32_t> early; ///< kernels that let the next one start before they have waited
   llvm::DenseMap<mlir::Operation *, std::unique_ptr<llvm::SmallVector<bool>>> scattered; ///< by group
   std::optional<bool> gathersFullSizeRows; ///< KernelContext's, for all sums

@@ -18,6 +18,7 @@ Result<Step> PlanBuilder::sumOverRanks(const Region &region, const KernelContext
                                        llvm::ArrayRef<PlannedAlternative> planned,
                                        llvm::ArrayRef<BufferId> outputs) {
   Step step;
+  const llvm::ArrayRef<PlannedAlternative> all = planned;
   step.choice =
       planned.front().algorithm == planned.back().algorithm ? Step::Choice::Predicate : Step::Choice::Ranks;
   while (!planned.empty()) {
@@ -38,7 +39,75 @@ Result<Step> PlanBuilder::sumOverRanks(const Region &region, const KernelContext
   if (step.choice == Step::Choice::Predicate)
     for (Alternative &alternative : step.alternatives)
       alternative.collective.reset();
+  else
+    linkSum(region, context, all, outputs, step);
   return step;
+}
+
+std::optional<KernelLaunch> PlanBuilder::linkedLaunch(const Region &region, const KernelContext &linked,
+                                                      const Alternative &of,
+                                                      llvm::ArrayRef<PlannedAlternative> planned,
+                                                      llvm::ArrayRef<BufferId> outputs) {
+  const std::optional<CollectiveAlgorithm> algorithm =
+      of.collective ? std::optional(of.collective->algorithm) : std::nullopt;
+  auto found = llvm::find_if(planned, [&](const PlannedAlternative &one) {
+    // One that only stands beside a library's has no variant yet.
+    const bool isVariant = of.variant == one.variant || (of.variant == kernelVariant && *one.variant == 0);
+    return one.when == of.when && one.algorithm == algorithm && isVariant && one.kernels.size() == 1 &&
+           !one.kernels.front().byLibrary;
+  });
+  if (found == planned.end() || of.launches.size() != 1)
+    return std::nullopt;
+  bool sends = false;
+  auto emitter = [&](const KernelContext &context) {
+    KernelDraft draft = found->kernels.front().emit(context);
+    sends = draft.sends;
+    return draft;
+  };
+  Result<Alternative> made = oneLaunch(region, linked, emitter, outputs);
+  if (!made || !sends)
+    return std::nullopt;
+  return std::move(made->launches.front());
+}
+
+void PlanBuilder::linkSum(const Region &region, const KernelContext &context,
+                          llvm::ArrayRef<PlannedAlternative> planned, llvm::ArrayRef<BufferId> outputs,
+                          Step &sum) {
+  if (!lastMatmul || lastMatmul->step + 1 != steps->size() || steps != &plan.steps || isInLoop)
+    return;
+  const auto split = splitSum(region, context);
+  const LibrarySum *parts = std::get_if<LibrarySum>(&split);
+  if (!parts)
+    return;
+  const Value made = lastMatmul->region.outputs.front();
+  const View &addend = parts->addend;
+  if (lastMatmul->region.outputs.size() != 1 || !addend.isContiguous() || !(addend.offset == Dim(0)) ||
+      addend.base != lastMatmul->targets.front().base || shapes[made].back() != addend.shape.back() ||
+      product(shapes[made]) != product(addend.shape))
+    return;
+  KernelContext sending = contextOf(lastMatmul->inputs, lastMatmul->targets), receiving = context;
+  sending.independent = lastMatmul->independent;
+  sending.sendsTo = region.ranks();
+  receiving.isSent = true;
+  // Whatever else it reads was there before the matmul's kernel began.
+  const SmallVector<bool> independent(region.inputs.size(), true);
+  receiving.independent = independent;
+  Step &matmul = (*steps)[lastMatmul->step];
+  auto isLinked = [](const Alternative &alternative) { return alternative.linked.has_value(); };
+  for (Alternative &alternative : matmul.alternatives) {
+    alternative.linked =
+        linkedLaunch(lastMatmul->region, sending, alternative, lastMatmul->planned, lastMatmul->outputs);
+    if (alternative.linked)
+      alternative.linked->sumsOver = region.summedAxis();
+  }
+  if (llvm::none_of(matmul.alternatives, isLinked))
+    return;
+  for (Alternative &alternative : sum.alternatives)
+    if (alternative.collective->algorithm == CollectiveAlgorithm::OneShot)
+      alternative.linked = linkedLaunch(region, receiving, alternative, planned, outputs);
+  if (llvm::none_of(sum.alternatives, isLinked))
+    for (Alternative &alternative : matmul.alternatives)
+      alternative.linked.reset();
 }
 
 Result<std::vector<Alternative>> PlanBuilder::sumByLibrary(const Region &region, const KernelContext &context,

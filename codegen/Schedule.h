@@ -43,6 +43,11 @@ struct KernelContext {
   bool mayLaunchEarly = false;
   /// How the kernel is to exchange data with other ranks.
   std::optional<CollectiveAlgorithm> algorithm = {};
+  /// Of a matmul: its kernel is to send its result to all ranks, for the sum over so many that comes next.
+  /// One that cannot says so by KernelDraft::sends.
+  int64_t sendsTo = 0;
+  /// Of that sum, by the OneShot algorithm: the addends have been sent so.
+  bool isSent = false;
   /// Per region output: whether it stays scattered in the TwoShot algorithm. Only kernels of that algorithm
   /// read it, and each rank reads only the rows that it reduces, so that a rank may leave the others
   /// unwritten. Empty: none is so.
@@ -84,6 +89,7 @@ struct KernelDraft {
   /// Inputs whose memory output 0 may take, if they are not read later: each thread reads of them only the
   /// bytes of the elements that it writes, before it writes them.
   std::vector<unsigned> replaceable;
+  bool sends = false;         ///< does as KernelContext::sendsTo asks, or isSent
   bool launchesEarly = false; ///< lets the next kernel start before it has waited itself
   Dim gridX = 1, gridY = 1, gridZ = 1;
   Dim flops = 0;

@@ -79,7 +79,8 @@ std::string outline(const ProgramPlan &plan, const Step &step) {
   Step renamed = step;
   std::string text;
   std::map<BufferId, BufferId> numbers;
-  for (Alternative &alternative : renamed.alternatives)
+  for (Alternative &alternative : renamed.alternatives) {
+    alternative.linked.reset(); // which is not measured
     for (KernelLaunch &launch : alternative.launches) {
       launch.location.clear();
       for (KernelArgument &argument : launch.arguments)
@@ -88,6 +89,7 @@ std::string outline(const ProgramPlan &plan, const Step &step) {
           *buffer = numbers.try_emplace(*buffer, static_cast<BufferId>(numbers.size())).first->second;
         }
     }
+  }
   return text + plan_json::stepJson(renamed);
 }
 

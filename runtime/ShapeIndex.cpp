@@ -40,6 +40,8 @@ ShapeIndex::Step ShapeIndex::step(const ProgramPlan &plan, const fusion::Step &s
         for (size_t i = 3; i < 7; ++i)
           step.matmul.push_back(launches.back().arguments[i].value);
     }
+    if (alternative.linked)
+      launches.push_back(launch(plan, *alternative.linked));
   }
   if (source.choice == fusion::Step::Choice::Measurement && step.matmul.empty()) // two kernels of ours
     for (const Alternative &made : step.alternatives)

@@ -32,7 +32,7 @@ struct ShapeIndex {
   struct Alternative {
     std::vector<Size> when;
     std::optional<Size> messageBytes, roundBytes;
-    uint32_t firstLaunch; ///< into `launches`
+    uint32_t firstLaunch; ///< into `launches`; the linked one comes last
   };
   struct Step {
     std::vector<Alternative> alternatives;

@@ -18,6 +18,8 @@ void ShapePlanner::placeTemporaries(ShapePlan &shapes) {
       lifetime.bytes = shapes.askedBytes[argument.place];
       lifetime.first = std::min(lifetime.first, static_cast<int64_t>(i));
       lifetime.last = static_cast<int64_t>(i);
+      if (i + 1 < shapes.launches.size() && shapes.launches[i + 1].runsBesidePrevious)
+        ++lifetime.last;
     }
   // What comes from before the rounds of a loop is read in each.
   for (const ShapePlan::Repetition &rounds : shapes.repetitions)

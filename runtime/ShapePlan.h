@@ -33,6 +33,7 @@ struct ShapePlan {
     std::array<uint32_t, 3> grid = {1, 1, 1};
     std::vector<Argument> arguments;
     bool overlapsPrevious = false; ///< both this kernel and the one before it use PDL
+    bool runsBesidePrevious = false; ///< it writes while the launch before it still reads and writes
     bool clearsWorkspace = false;  ///< some of its workspace is filled with zeros first
   };
   /// What became of a launch of the program.

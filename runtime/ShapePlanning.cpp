@@ -143,11 +143,39 @@ private:
       chosen = measured(number, *fitting);
     }
     result.chosen.push_back(chosen);
+    const Alternative &alternative = step.alternatives[chosen];
     uint32_t launch = index.steps[number].alternatives[chosen].firstLaunch;
-    for (size_t i = 0; i < step.alternatives[chosen].launches.size(); ++i)
-      if (Status status = addLaunch(launch++, step.alternatives[chosen]); !status)
+    const bool isSum = step.choice == Step::Choice::Ranks;
+    if (!isSum && alternative.linked) {
+      Result<bool> links = nextStepLinks(number);
+      if (!links)
+        return links.error();
+      linksNext = *links;
+    }
+    if (isSum ? std::exchange(linksNext, false) : linksNext) {
+      if (Status status = addLaunch(launch + 1, alternative); !status)
+        return status;
+      if (result.states[launch + 1] == ShapePlan::State::Launched)
+        result.launches.back().runsBesidePrevious = isSum;
+      return {};
+    }
+    for (size_t i = 0; i < alternative.launches.size(); ++i)
+      if (Status status = addLaunch(launch++, alternative); !status)
         return status;
     return {};
+  }
+
+  /// Whether the step after this one sums over ranks by an alternative with a linked launch.
+  Result<bool> nextStepLinks(size_t number) {
+    const size_t next = number + 1;
+    if (inRounds || next == plan.steps.size() || plan.steps[next].choice != Step::Choice::Ranks)
+      return false;
+    Result<std::vector<uint32_t>> fitting = candidatesOf(next);
+    if (!fitting || fitting->empty())
+      return fitting ? Result<bool>(false) : Result<bool>(fitting.error());
+    Result<uint32_t> agreed = chooseAlgorithm(next, *fitting);
+    return agreed ? Result<bool>(plan.steps[next].alternatives[*agreed].linked.has_value())
+                  : Result<bool>(agreed.error());
   }
 
   Result<std::vector<uint32_t>> candidatesOf(size_t number) {
@@ -350,6 +378,7 @@ private:
   const MeasuredChoice &measured;
   ShapePlan result;
   bool skipped = false;  ///< the launch before had nothing to do
+  bool linksNext = false; ///< the step before has launched a matmul that sends its result for this one's sum
   bool inRounds = false; ///< of a loop: each follows itself too
 };
 

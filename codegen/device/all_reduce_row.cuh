@@ -11,6 +11,10 @@
 // (all-gather): either the sum, from which every rank goes on, or the row that it alone has normalised,
 // which the others only store.
 //
+// Where the kernel before it has sent the addends, to this rank too (sending_epilogue.cuh), a one-shot kernel
+// waits for them alone, and for that kernel when all is done. It starts when that one has waited itself: all
+// kernels before are done then. What that one reads or stores, this one must not write.
+//
 // The body is that of row_kernel() with, besides:
 //
 //   struct Row { ...; AllReduceRow<Config> ranks; };
@@ -29,7 +33,7 @@
 
 struct AllReduceRowConfig : RowConfig {
   static constexpr int ranks = 1;
-  static constexpr bool twoShot = false, gathersRows = false;
+  static constexpr bool twoShot = false, gathersRows = false, isSent = false;
   static constexpr i64 rowBytes = 0, gatheredBytes = 0; // of a row in a slot, in each direction
 };
 
@@ -110,8 +114,11 @@ DEVICE void sum_addends(const Body &body, const RowThread<Config> &thread, typen
   constexpr i64 bytes = sizeof(Vector) / Config::vector;
   const AllReduceRow<Config> &ranks = row.ranks;
   auto total = [&](const RowChunk &chunk) {
-    return sum_of_packets(ranks.context, ranks.at + chunk.column * bytes, ranks.slotBytes,
-                          body.addend(chunk, row, live), ranks.row);
+    const u64 at = ranks.at + chunk.column * bytes;
+    if constexpr (Config::isSent)
+      return sum_of_packets<true>(ranks.context, at, ranks.slotBytes, Vector(), ranks.row);
+    else
+      return sum_of_packets(ranks.context, at, ranks.slotBytes, body.addend(chunk, row, live), ranks.row);
   };
   if constexpr (!Config::twoShot) {
 #pragma unroll
@@ -166,8 +173,11 @@ DEVICE void all_reduce_row_kernel(const Body &body, Exchange *exchange) {
       body, thread, row, live, [&] { row.ranks.context = collective_context<Config::ranks>(exchange); },
       [&] { begin_round(row.ranks.context); });
   row.ranks.begin(body, thread, block);
-  send_addends<Config>(body, thread, row, live);
-  end_round<Config::threads>(row.ranks.context, index, count, (u64)body.area_bytes());
+  if constexpr (!Config::isSent)
+    send_addends<Config>(body, thread, row, live);
+  clear_last_round<Config::threads>(row.ranks.context, index, count);
+  if constexpr (!Config::isSent)
+    count_round(row.ranks.context, count, (u64)body.area_bytes());
   if constexpr (Config::gathersRows)
     if (!row.ranks.reduces()) {
       gather_row<Config>(body, thread, row);
@@ -179,4 +189,9 @@ DEVICE void all_reduce_row_kernel(const Body &body, Exchange *exchange) {
   if constexpr (Config::cluster > 1)
     cluster_wait();
   row_passes<0, Config>(body, thread, row, live);
+  // Whoever has sent a block its addends has read which round it is; now all have.
+  if constexpr (Config::isSent) {
+    count_round(row.ranks.context, count, (u64)body.area_bytes());
+    pdl_wait();
+  }
 }

@@ -40,7 +40,10 @@ struct TimedAllReduce {
     begin_round(context);
     pdl_launch_dependents();
   }
-  DEVICE void end() { end_round<Config::threads>(context, block_x(), grid_dim_x(), message.areaBytes); }
+  DEVICE void end() {
+    clear_last_round<Config::threads>(context, block_x(), grid_dim_x());
+    count_round(context, grid_dim_x(), message.areaBytes);
+  }
   // The sum of the thread's vector k; its row begins at byte `row` of a slot.
   DEVICE Vec<bf16, 8> sum(i64 row, int k) const {
     return sum_of_packets(context, row + place(k) * 2, message.slotBytes, mine[k], block_x());

@@ -36,25 +36,31 @@ template <int Ranks> DEVICE CollectiveContext<Ranks> collective_context(Exchange
     context.others[i] = exchange->memory[(context.rank + 1u + (u32)i) % (u32)Ranks];
   return context;
 }
-// After it: this round's areas, and what the round before has left to be cleared.
-template <int Ranks> DEVICE void begin_round(CollectiveContext<Ranks> &context) {
+// After it: this round's areas.
+template <int Ranks>
+DEVICE void find_round(CollectiveContext<Ranks> &context) {
   const Exchange *exchange = context.exchange;
   const u32 round = load_now(&exchange->round);
-  const u64 size = exchange->roundBytes, used0 = exchange->used[0], used1 = exchange->used[1],
-            used2 = exchange->used[2];
+  const u64 size = exchange->roundBytes;
   context.round = round;
-  context.cleared = round == 0 ? 2u : round - 1u;
-  context.clearedBytes = round == 0 ? used2 : round == 1 ? used0 : used1;
   context.own += round * size;
 #pragma unroll
   for (int i = 0; i < Ranks - 1; ++i)
     context.others[i] += round * size;
 }
-// Clears the area of the round before, and counts this round once all blocks have read which it is. `index`,
-// `count`: of this block among those that take part. `bytes`: how much of the own area is written in this
-// round.
+// The same, and what the round before has left to be cleared.
+template <int Ranks>
+DEVICE void begin_round(CollectiveContext<Ranks> &context) {
+  const Exchange *exchange = context.exchange;
+  const u64 used0 = load_now(&exchange->used[0]), used1 = load_now(&exchange->used[1]),
+            used2 = load_now(&exchange->used[2]);
+  find_round(context);
+  context.cleared = context.round == 0 ? 2u : context.round - 1u;
+  context.clearedBytes = context.round == 0 ? used2 : context.round == 1 ? used0 : used1;
+}
+// Clears the area of the round before. `index`, `count`: of this block among those that take part.
 template <int Threads, int Ranks>
-DEVICE void end_round(const CollectiveContext<Ranks> &context, u32 index, u32 count, u64 bytes) {
+DEVICE void clear_last_round(const CollectiveContext<Ranks> &context, u32 index, u32 count) {
   Exchange *exchange = context.exchange;
   u8 *area = context.own + ((i64)context.cleared - (i64)context.round) * (i64)exchange->roundBytes;
   const u32 empty[4] = {fusion_exchange::emptyWord, fusion_exchange::emptyWord, fusion_exchange::emptyWord,
@@ -62,6 +68,12 @@ DEVICE void end_round(const CollectiveContext<Ranks> &context, u32 index, u32 co
   for (u64 at = ((u64)index * Threads + thread_x()) * 16u; at < context.clearedBytes;
        at += (u64)count * Threads * 16u)
     put_words<16>(area + at, empty);
+}
+// Counts this round once all blocks have come here; they have read which it is. `bytes`: how much of the own
+// area is written in this round.
+template <int Ranks>
+DEVICE void count_round(const CollectiveContext<Ranks> &context, u32 count, u64 bytes) {
+  Exchange *exchange = context.exchange;
   barrier();
   if (thread_x() == 0 && atomic_add(&exchange->finishedBlocks, 1u) == count - 1u) {
     exchange->used[context.cleared] = 0;
@@ -166,6 +178,17 @@ DEVICE void send_to_all(const CollectiveContext<Ranks> &context, u64 at, u64 slo
     packet.put(context.others[i] + (u64)(Ranks - 2 - i) * slotBytes + at);
 }
 
+// The same, and to this rank itself: what its sum waits for as it does for what the others send. Behind the
+// others' slots.
+template <int Ranks, class T, int N>
+DEVICE void send_to_all_and_own(const CollectiveContext<Ranks> &context, u64 at, u64 slotBytes,
+                                const Vec<T, N> &values) {
+  send_to_all(context, at, slotBytes, values);
+  Packet<T, N> packet;
+  packet.pack(values);
+  packet.put(context.own + (u64)(Ranks - 1) * slotBytes + at);
+}
+
 // The same to `reducer`, another rank, alone.
 template <int Ranks, class T, int N>
 DEVICE void send_to_reducer(const CollectiveContext<Ranks> &context, u32 reducer, u64 at, u64 slotBytes,
@@ -202,14 +225,21 @@ template <class T, int N> DEVICE Vec<T, N> as_sent(const Vec<T, N> &values) {
   return packet.unpack();
 }
 
-// The sum of `mine` and what the others have sent, in f32 in the order of the ranks, rounded once.
-template <int Ranks, class T, int N>
+// The sum of `mine` and what the others have sent, in f32 in the order of the ranks, rounded once. OwnIsSent:
+// instead of `mine` what send_to_all_and_own() has sent to this rank.
+template <bool OwnIsSent = false, int Ranks, class T, int N>
 DEVICE Vec<T, N> sum_of_packets(const CollectiveContext<Ranks> &context, u64 at, u64 slotBytes,
                                 const Vec<T, N> &mine, i64 row) {
-  Packet<T, N> parts[Ranks - 1]; // in the order of the ranks
+  Packet<T, N> parts[Ranks - 1], own; // in the order of the ranks
   SpinTimeout wait;
+  if constexpr (!OwnIsSent)
+    own.pack(mine);
   for (;;) {
-    u32 missing = Ranks;
+    u32 missing = Ranks, awaited = context.rank;
+    if constexpr (OwnIsSent) {
+      own.get(context.own + (u64)(Ranks - 1) * slotBytes + at);
+      missing = own.is_here() ? missing : (u32)Ranks + 1u;
+    }
 #pragma unroll
     for (int i = 0; i < Ranks - 1; ++i) {
       const u32 slot = (u32)i < context.rank ? (u32)(Ranks - 1 + i) - context.rank : (u32)i - context.rank;
@@ -218,12 +248,11 @@ DEVICE Vec<T, N> sum_of_packets(const CollectiveContext<Ranks> &context, u64 at,
 #pragma unroll
     for (int i = 0; i < Ranks - 1; ++i)
       missing = parts[i].is_here() ? missing : (u32)i;
-    if (missing == Ranks ||
-        times_out(wait, context.exchange, missing < context.rank ? missing : missing + 1u, 1u, (u32)row))
+    if (missing < (u32)Ranks)
+      awaited = missing < context.rank ? missing : missing + 1u;
+    if (missing == (u32)Ranks || times_out(wait, context.exchange, awaited, 1u, (u32)row))
       break;
   }
-  Packet<T, N> own;
-  own.pack(mine);
   Vec<f32, N> sums;
 #pragma unroll
   for (int rank = 0; rank < Ranks; ++rank) {

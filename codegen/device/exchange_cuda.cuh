@@ -45,6 +45,9 @@ template <int Bytes> DEVICE void get_words(u32 (&words)[(Bytes + 3) / 4], const 
 }
 // Words in the host's memory, or which other blocks write.
 DEVICE u32 load_now(const unsigned *from) { return *reinterpret_cast<const volatile unsigned *>(from); }
+DEVICE u64 load_now(const unsigned long long *from) {
+  return *reinterpret_cast<const volatile unsigned long long *>(from);
+}
 DEVICE void store_now(unsigned *to, u32 value) { *reinterpret_cast<volatile unsigned *>(to) = value; }
 DEVICE bool first_to_set(unsigned *flag) { return atomicExch(flag, 1u) == 0; }
 DEVICE void fence_system() { __threadfence_system(); }

@@ -31,6 +31,7 @@ template <int Bytes> DEVICE void get_words(u32 (&words)[(Bytes + 3) / 4], const 
   }
 }
 DEVICE u32 load_now(const unsigned *from) { return __atomic_load_n(from, __ATOMIC_ACQUIRE); }
+DEVICE u64 load_now(const unsigned long long *from) { return __atomic_load_n(from, __ATOMIC_ACQUIRE); }
 DEVICE void store_now(unsigned *to, u32 value) { __atomic_store_n(to, value, __ATOMIC_RELEASE); }
 DEVICE bool first_to_set(unsigned *flag) { return __atomic_exchange_n(flag, 1u, __ATOMIC_ACQ_REL) == 0; }
 DEVICE void fence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }

@@ -137,6 +137,10 @@ struct StoreAt {
   }
 };
 
+/// What an epilogue does after pdl_wait() and before its first row: see sending_epilogue.cuh.
+template <class Epilogue>
+DEVICE void begin_epilogue(Epilogue &) {}
+
 /// Runs the epilogue of a matmul for N neighbours of a row of batch z, all inside of C, and stores.
 template <class Config, class Which, int N, class T, class Shape, class Epilogue>
 DEVICE void finish(const Epilogue &epilogue, Which which, const Shape &shape, i64 z, i64 row, i64 column,

@@ -302,6 +302,8 @@ DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Scales &
       fill_swap_scales<Config>(shape, scales, step_scales, full, empty, work, warp - 5);
       return;
     }
+  Epilogue begun = epilogue;
+  begin_epilogue(begun);
   RingPlace at;
   u32 phase = 0; // of the barrier of those that multiply
   for (i64 tile = work.tile; tile < work.tiles; tile += work.stride) {
@@ -318,15 +320,15 @@ DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Scales &
     auto *own = staged + warp * staged_size;
     if constexpr (makes_heads<Epilogue>) {
       auto *rows = reinterpret_cast<typename Epilogue::type *>(parts + Block::parts_of_others);
-      sums.store_heads(shape, place, rank, own, rows, epilogue);
+      sums.store_heads(shape, place, rank, own, rows, begun);
       meet_warps(arrived + 1, phase);
-      epilogue.heads(place, static_cast<const typename Epilogue::type *>(rows), rank);
+      begun.heads(place, static_cast<const typename Epilogue::type *>(rows), rank);
       if (tile + work.stride < work.tiles)
         meet_warps(arrived + 1, phase);
     } else if constexpr (Block::scaled) {
-      sums.store(shape, place, rank, own, Unscaled(), epilogue);
+      sums.store(shape, place, rank, own, Unscaled(), begun);
     } else {
-      sums.store(shape, place, rank, own, scales, epilogue);
+      sums.store(shape, place, rank, own, scales, begun);
     }
   }
 }

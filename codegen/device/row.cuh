@@ -46,6 +46,7 @@ struct RowConfig {
   static constexpr bool loadsFirst = false; // all loads are issued before the next kernel may start
   static constexpr bool launches = true;    // lets the next kernel start
   static constexpr int earlyBlocks = 0;     // and early where the grid has no more blocks; 0: always
+  static constexpr bool waitsLast = false;  // for kernels before it only when all is done: its caller waits
 };
 
 // When a load is issued: before pdl_wait(), for constants and what the kernel just before does not write, or
@@ -271,7 +272,8 @@ DEVICE void begin_row(const Body &body, const RowThread<Config> &thread, typenam
   load_row<BeforeWait, Config>(body, thread, row, live);
   prefetch_row<BeforeWait, Config>(body, thread);
   runBefore();
-  pdl_wait();
+  if constexpr (!Config::waitsLast)
+    pdl_wait();
   runAfter();
   // No load moves after the launch: left alone, the assembler spares registers and waits for memory twice.
   // Where a second pass keeps registers busy, the prefetch does not either: its addresses would take two

@@ -91,10 +91,13 @@ struct Site {
 static std::vector<Site> sitesOf(const ProgramPlan &plan, size_t kernel) {
   std::vector<Site> sites;
   for (const Step &step : plan.steps)
-    for (const Alternative &alternative : step.alternatives)
+    for (const Alternative &alternative : step.alternatives) {
       for (const KernelLaunch &launch : alternative.launches)
         if (launch.kernel == kernel)
           sites.push_back({&alternative, &launch});
+      if (alternative.linked && alternative.linked->kernel == kernel)
+        sites.push_back({&alternative, &*alternative.linked});
+    }
   return sites;
 }
 
@@ -188,6 +191,11 @@ static std::string stepText(const ProgramPlan &plan, const Step &step, size_t nu
       text += fmt::format("  {}:{}", title.empty() ? "for other sizes" : title, isOne ? " " : "\n");
     for (const KernelLaunch &launch : alternative.launches)
       text += fmt::format("{}{}\n", isOne ? "" : "    ", launchText(plan, launch));
+    if (alternative.linked)
+      text +=
+          fmt::format("    {}: {}\n",
+                      alternative.collective ? "where the addends have been sent" : "sending to all ranks",
+                      launchText(plan, *alternative.linked));
   }
   return text;
 }

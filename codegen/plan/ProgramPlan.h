@@ -166,7 +166,8 @@ struct KernelLaunch {
   uint32_t kernel = 0;              ///< index into ProgramPlan::kernels
   std::vector<KernelArgument> arguments;
   Dim gridX = 1, gridY = 1, gridZ = 1;  ///< a zero makes the launch a no-op
-  /// The mesh axis over whose ranks it sums: the plan's, unless that has one rank. Empty: it sums over none.
+  /// The mesh axis over whose ranks it sums, or to which it sends what is summed: the plan's, unless that has
+  /// one rank. Empty: none.
   std::string sumsOver;
   std::string location;             ///< model.layers.0.input_layernorm
   std::string fusion;               ///< pattern name, or empty
@@ -209,6 +210,11 @@ struct Alternative {
   /// Empty else.
   std::string variant = {};
   std::optional<Collective> collective = {}; ///< where the ranks agree on an algorithm
+  /// Of a matmul whose result the next step sums over ranks, and of the sum: what is launched instead where
+  /// both alternatives that are chosen have such a launch, outside of repetitions. The matmul's kernel does
+  /// as its own and sends the result to all ranks; the sum's waits for what they have sent, and begins while
+  /// the matmul's is running. What that one reads and writes must not share memory with what this one writes.
+  std::optional<KernelLaunch> linked = {};
 };
 /// Our kernel; another one of ours; a library's.
 inline constexpr const char *kernelVariant = "kernel", *otherKernelVariant = "other kernel",

@@ -149,6 +149,8 @@ static json toJson(const Alternative &alternative) {
                             {"message_bytes", collective->messageBytes.str()},
                             {"round_bytes", collective->roundBytes.str()},
                             {"gathers_rows", collective->gathersRows}};
+  if (alternative.linked)
+    result["linked"] = toJson(*alternative.linked);
   return result;
 }
 

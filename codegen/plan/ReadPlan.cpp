@@ -234,6 +234,8 @@ static Alternative readAlternative(const json &object) {
         readEnum<CollectiveAlgorithm>(*found, "algorithm", collectiveAlgorithms, "collective algorithm"),
         readDimField(*found, "message_bytes"), readDimField(*found, "round_bytes"),
         jsonField<bool>(*found, "gathers_rows")};
+  if (auto found = object.find("linked"); found != object.end())
+    alternative.linked = readLaunch(*found);
   return alternative;
 }
 

@@ -33,9 +33,12 @@ std::string_view variantName(const Alternative &alternative) {
 std::vector<const KernelLaunch *> ProgramPlan::launches() const {
   std::vector<const KernelLaunch *> all;
   for (const Step &step : steps)
-    for (const Alternative &alternative : step.alternatives)
+    for (const Alternative &alternative : step.alternatives) {
       for (const KernelLaunch &launch : alternative.launches)
         all.push_back(&launch);
+      if (alternative.linked)
+        all.push_back(&*alternative.linked);
+    }
   return all;
 }
 

@@ -153,7 +153,8 @@ struct VerifyArgument {
     return workspace.bytes.constant().value_or(0) < 0 ? "has less than no bytes" : "";
   }
   std::string operator()(const ExchangeArgument &) const {
-    return plan.ranks == 1 || !alternative.collective
+    const bool isLinked = alternative.linked && &launch == &*alternative.linked;
+    return plan.ranks == 1 || !(alternative.collective || isLinked)
                ? "is the exchange memory of several ranks in a launch of one"
                : "";
   }
@@ -314,10 +315,14 @@ Status verify(const ProgramPlan &plan) {
     if (Status status = verifyBuffer(buffer); !status)
       return status;
   for (const Step &step : plan.steps)
-    for (const Alternative &alternative : step.alternatives)
+    for (const Alternative &alternative : step.alternatives) {
       for (const KernelLaunch &launch : alternative.launches)
         if (Status status = verifyLaunch(plan, alternative, launch); !status)
           return status;
+      if (alternative.linked)
+        if (Status status = verifyLaunch(plan, alternative, *alternative.linked); !status)
+          return status;
+    }
   if (Status status = verifyRepetitions(plan); !status)
     return status;
   if (Status status = verifySteps(plan); !status)

@@ -174,9 +174,16 @@ std::string problemOf(const Step &step, const Results &results) {
     if (auto problem = Coverage(step, variant).problem())
       return *problem;
   const Buffers wanted = results.of(step.alternatives.front());
-  for (const Alternative &alternative : step.alternatives)
+  for (const Alternative &alternative : step.alternatives) {
     if (results.of(alternative) != wanted)
       return "has alternatives that write other buffers than the first";
+    if (!alternative.linked)
+      continue;
+    if (alternative.launches.size() != 1)
+      return "has a linked launch instead of several";
+    if (results.of(Alternative{{}, {*alternative.linked}}) != wanted)
+      return "has a linked launch that writes other buffers";
+  }
   return "";
 }
 

@@ -246,6 +246,8 @@ private:
     if (exchange)
       draft.collective = {*context.algorithm, exchange->messageBytes, exchange->roundBytes,
                           exchange->gathersRows};
+    // It begins while the matmul's kernel runs, and lets the next one do so too.
+    draft.sends = draft.launchesEarly = exchange && exchange->isSent;
     return draft;
   }
 };

@@ -270,12 +270,13 @@ void EpilogueWriter::write(size_t first) {
                    ahead);
     operands = fmt::format("const {} &operands, ", name);
   }
-  const std::string store = handsOut ? "const Store &" : fmt::format("StoreAt<{}> ", sums.width);
+  const bool takesAnyStore = handsOut || sums.sends;
+  const std::string store = takesAnyStore ? "const Store &" : fmt::format("StoreAt<{}> ", sums.width);
   functor.method(
       fmt::format("{}DEVICE void operator()(Matmul<{}>, i64 row, i64 column, {}const {} (&sums)[{}], "
                   "{}store) const",
-                  handsOut ? "template <class Store>\n  " : "", first, operands, type, problem.accumulators(),
-                  store),
+                  takesAnyStore ? "template <class Store>\n  " : "", first, operands, type,
+                  problem.accumulators(), store),
       code);
 }
 

@@ -1,4 +1,5 @@
 #include "codegen/schedule/MatmulSource.h"
+#include "codegen/schedule/RowExchange.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -212,6 +213,13 @@ KernelDraft GemmSource::finishSwapAB(const Sums &sums, uint32_t threads, uint32_
     arguments.push_back(scales());
   }
   arguments.push_back(heads ? headEpilogue(sums, *heads, entry) : epilogue(sums));
+  if (sums.sends) {
+    const Value result = region.outputs[0];
+    const int64_t rowBytes = row::sentRowBytes(*context.shape(result).back().constant(), dtype(result));
+    source.include("sending_epilogue.cuh");
+    arguments.back() = fmt::format("sending_epilogue<{}>({}, {}, {}, {})", context.sendsTo, arguments.back(),
+                                   source.exchange(), rowBytes, source.size(problem.m * Dim(rowBytes)));
+  }
   return finishWithMaps(arguments, threads, clusterBlocks, computes ? nullptr : &mapOfA, mapOf, entry.text());
 }
 

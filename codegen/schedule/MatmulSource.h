@@ -14,6 +14,7 @@ struct Sums {
   int64_t width = 1;
   bool readsAhead =
       false; ///< what the epilogue reads is asked for before; the first column is a multiple of the width
+  bool sends = false; ///< as KernelContext::sendsTo asks; the epilogue's store is not StoreAt then
 };
 
 struct TileHeads;

@@ -112,6 +112,15 @@ bool fitsB(const Problem &problem, const Matmul &matmul, DType type) {
                             : b.columnStride == Dim(1) && readsTiles(b.offset, b.rowStride, bits);
 }
 
+/// Whether it can do what KernelContext::sendsTo asks: rows of whole words, of one float result.
+bool canSend(const Region &region, const KernelContext &context, const Problem &problem, const Sums &sums) {
+  if (context.sendsTo < 2 || problem.matmuls.size() != 1 || region.outputs.size() != 1)
+    return false;
+  const DType type = dtype(region.outputs[0]);
+  return isFloat(type) && type != DType::F64 && sums.width * static_cast<int64_t>(byteSize(type)) % 4 == 0 &&
+         context.shape(region.outputs[0]).back() == problem.n && problem.n.isStatic();
+}
+
 /// Whether the template reads these operands, of which B's elements have this type.
 bool fits(const Problem &problem, const TargetInfo &target, DType type) {
   return target.has(Feature::Wgmma) && target.has(Feature::Tma) && target.has(Feature::Clusters) &&
@@ -242,13 +251,15 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
     source.set("scaled_steps", true);
   else if (addsExactly(problem))
     source.set("exact_steps", int64_t(1));
-  const Sums sums{problem.result == DType::I32 ? DType::I32 : DType::F32,
-                  resultVector(problem, rows < 16 ? 4 : 8)};
+  Sums sums{problem.result == DType::I32 ? DType::I32 : DType::F32, resultVector(problem, rows < 16 ? 4 : 8)};
   source.set("vector", sums.width);
   source.set("weights_before_wait", llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
                return context.isIndependentOfPredecessor(matmul.b.input);
              }));
-  if (context.mayLaunchEarly)
+  sums.sends = !heads && canSend(region, context, problem, sums);
+  // The kernel behind one that sends begins once all before this one is done.
+  const bool early = context.mayLaunchEarly && !sums.sends;
+  if (early)
     source.set("launches_early", true);
   KernelDraft draft = source.finishSwapAB(
       sums, threads, static_cast<uint32_t>(sharing.kSplit),
@@ -260,7 +271,8 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
                       : swappedMap(b.type, b.offset, {problem.k, matmul.n}, b.rowStride, tile, tile);
       },
       heads);
-  draft.launchesEarly = context.mayLaunchEarly;
+  draft.sends = sums.sends;
+  draft.launchesEarly = early;
   const Memory memory = memoryOf(problem, sharing);
   draft.kernel.dynamicSharedBytes =
       static_cast<uint32_t>(stages * memory.stage + memory.parts + ringAlignment);

@@ -64,7 +64,7 @@ void BodyPrinter::countUses() {
   while (!pending.empty()) {
     const Node *node = pending.back();
     pending.pop_back();
-    if (uses[node]++ == 0)
+    if (uses[node]++ == 0 && !isReceived(node))
       pending.insert(pending.end(), node->operands.begin(), node->operands.end());
   }
 }

@@ -147,6 +147,7 @@ private:
   void exchangeFunctions();
   void gatherFunctions();
   std::string ownPart();
+  bool isReceived(const Node *node) const;
   /// Loaded for rows that this rank normalises, and for no others.
   bool isOfReducer(const Node *load) const {
     return exchange && exchange->gathersRows && load != exchange->sum->operands[0];

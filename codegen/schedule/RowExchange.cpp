@@ -73,19 +73,23 @@ ScatteredRows Exchange::scatteredRows(const Region &region, const Graph &graph) 
   return owned;
 }
 
+int64_t sentRowBytes(int64_t width, DType type) {
+  return static_cast<int64_t>(llvm::alignTo(static_cast<uint64_t>(width) * byteSize(type), 16));
+}
+
 Exchange::Exchange(const KernelContext &context, int64_t ranks, const Graph &graph, const Layout &layout)
     : algorithm(*context.algorithm), ranks(ranks),
       blocks(graph.rows.ceilDiv(static_cast<int64_t>(layout.rowsPerBlock()))) {
   for (const Node &node : graph.nodes)
     if (node.summed)
       sum = &node;
-  const int64_t elementBytes = static_cast<int64_t>(byteSize(sum->access.type));
-  rowBytes =
-      static_cast<int64_t>(llvm::alignTo(static_cast<uint64_t>(graph.width.value() * elementBytes), 16));
-  messageBytes = graph.rows * graph.width * Dim(elementBytes);
+  rowBytes = sentRowBytes(graph.width.value(), sum->access.type);
+  messageBytes = graph.rows * graph.width * Dim(static_cast<int64_t>(byteSize(sum->access.type)));
+  isSent = context.isSent && layout.wholeBlock() && layout.vector * byteSize(sum->access.type) % 4 == 0;
   if (algorithm == CollectiveAlgorithm::OneShot) {
     slotBytes = graph.rows * Dim(rowBytes);
-    roundBytes = areaBytes = slotBytes * Dim(ranks - 1);
+    roundBytes = slotBytes * Dim(ranks); // with what a rank sends itself, where it does
+    areaBytes = slotBytes * Dim(isSent ? ranks : ranks - 1);
   } else { // what is summed here, then what is gathered from the others
     const Dim rows = blocks.ceilDiv(ranks) * Dim(static_cast<int64_t>(layout.rowsPerBlock()));
     slotBytes = rows * Dim(rowBytes);
@@ -101,12 +105,19 @@ Exchange::Exchange(const KernelContext &context, int64_t ranks, const Graph &gra
 void Exchange::configure(body::Config &config) const {
   config.set("ranks", ranks);
   config.set("i64", "rowBytes", std::to_string(rowBytes));
+  if (isSent) {
+    config.set("isSent", true);
+    config.set("waitsLast", true);
+  }
   if (algorithm != CollectiveAlgorithm::TwoShot)
     return;
   config.set("twoShot", true);
   config.set("gathersRows", gathersRows);
   config.set("i64", "gatheredBytes", std::to_string(gatheredBytes));
 }
+
+/// A sum whose addends have been sent: they are not read in memory.
+bool BodyPrinter::isReceived(const Node *node) const { return node->summed && exchange && exchange->isSent; }
 
 /// The thread's part of what this rank adds.
 std::string BodyPrinter::ownPart() {
@@ -141,7 +152,7 @@ void BodyPrinter::exchangeFunctions() {
     size("gather_slot_bytes", exchange->gatherSlotBytes);
   function(fmt::format("{} addend(const RowChunk &at, const Row &row, const Live &live)", vector), [&] {
     comment(sum);
-    const std::string part = ownPart();
+    const std::string part = isReceived(sum) ? vector + "()" : ownPart();
     writer.line("return " + part + ";");
   });
   preloaded[sum] = liveMember(vectorOf(sum->access.type), "sum", heldVectors(sum));

@@ -6,6 +6,9 @@
 
 namespace fusion::row {
 
+/// Of a row of addends as it travels: a multiple of 16.
+int64_t sentRowBytes(int64_t width, DType type);
+
 /// The memory that an exchange takes, and what travels through it.
 struct Exchange {
   Exchange(const KernelContext &context, int64_t ranks, const Graph &graph, const Layout &layout);
@@ -15,6 +18,7 @@ struct Exchange {
   const Node *sum = nullptr;
   int64_t rowBytes = 0; ///< of a row in a slot
   Dim slotBytes, areaBytes, messageBytes;
+  bool isSent = false; ///< KernelContext's; the addends are in memory, too, but are not read there
   Dim roundBytes; ///< at least areaBytes, and the same for all regions with the same sum
   /// Two-shot: what is gathered after the reduce-scatter. The sum, or the row that its reducer has
   /// normalised, which is then what stores write.

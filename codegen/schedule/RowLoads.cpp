@@ -38,7 +38,8 @@ std::vector<const Node *> BodyPrinter::loadsOfColumns() const {
     if (node->kind == Node::Kind::Load && !node->summed && node->level == Level::Element &&
         readsVectors(node->access))
       loads.push_back(node);
-    pending.insert(pending.end(), node->operands.begin(), node->operands.end());
+    if (!isReceived(node))
+      pending.insert(pending.end(), node->operands.begin(), node->operands.end());
   }
   return loads;
 }

@@ -279,5 +279,80 @@ TEST(Alternatives, OneFormIsLaunched) {
   EXPECT_EQ(one.launches[1].arguments[0].kind, ShapePlan::Argument::Kind::Exchange);
 }
 
+/// `part`, a kernel that may send it, a sum of it by one of three algorithms, and `more` rounds of the first.
+ProgramPlan linkedPlan() {
+  ProgramPlan plan = rankedPlan(2);
+  const Dim n = Dim::symbol("n");
+  for (const char *name : {"sending", "waiting"}) {
+    plan.kernels.push_back(plan.kernels[0]);
+    plan.kernels.back().name = name;
+    plan.kernels.back().parameters[0].kind = KernelPlan::Parameter::Kind::Exchange;
+  }
+  KernelLaunch sending = onlyLaunch(plan, 0), waiting = sending;
+  const KernelLaunch sum = onlyLaunch(plan, 1);
+  sending.kernel = 2;
+  sending.arguments[0] = waiting.arguments[0] = ExchangeArgument();
+  waiting.kernel = 3;
+  pointer(waiting, 1).buffer = 3;
+  plan.steps[0].alternatives[0].linked = sending;
+  const Collective oneShot{CollectiveAlgorithm::OneShot, n * Dim(2), n * Dim(8)},
+      twoShot{CollectiveAlgorithm::TwoShot, n * Dim(2), n * Dim(4)},
+      byLibrary{CollectiveAlgorithm::Library, n * Dim(2), 0};
+  plan.steps[1] = {Step::Choice::Ranks,
+                   {{{}, {sum}, {}, oneShot, waiting}, {{}, {sum}, {}, twoShot}, {{}, {sum}, {}, byLibrary}}};
+  return plan;
+}
+
+TEST(Alternatives, LinkedLaunchesAreTakenTogether) {
+  auto kernelsOf = [](const ProgramPlan &plan, CollectiveAlgorithm algorithm) {
+    EXPECT_TRUE(verify(plan)) << verify(plan).error().message;
+    Choosing communicator(algorithm);
+    auto shapes = planShapes(plan, {{"n", 32}, {"tp_rank", 0}}, &communicator);
+    EXPECT_TRUE(shapes) << shapes.error().message;
+    std::vector<uint32_t> kernels;
+    for (const ShapePlan::Launch &launch : shapes->launches)
+      kernels.push_back(launch.kernel);
+    if (kernels == std::vector<uint32_t>{2, 3}) {
+      EXPECT_FALSE(shapes->launches[0].runsBesidePrevious);
+      EXPECT_TRUE(shapes->launches[1].runsBesidePrevious);
+    }
+    return kernels;
+  };
+  using Kernels = std::vector<uint32_t>;
+  ProgramPlan plan = linkedPlan();
+  EXPECT_EQ(kernelsOf(plan, CollectiveAlgorithm::OneShot), (Kernels{2, 3}));
+  EXPECT_EQ(kernelsOf(plan, CollectiveAlgorithm::TwoShot), (Kernels{0, 1})) << "it has no linked launch";
+  EXPECT_EQ(kernelsOf(plan, CollectiveAlgorithm::Library), (Kernels{0, 1}));
+  ProgramPlan apart = plan; // another step comes between
+  apart.steps.insert(apart.steps.begin() + 1, apart.steps[0]);
+  apart.steps[1].alternatives[0].linked.reset();
+  EXPECT_EQ(kernelsOf(apart, CollectiveAlgorithm::OneShot), (Kernels{0, 0, 1}));
+  ProgramPlan alone = plan;
+  alone.steps[0].alternatives[0].linked.reset();
+  EXPECT_EQ(kernelsOf(alone, CollectiveAlgorithm::OneShot), (Kernels{0, 1})) << "nobody has sent";
+  ProgramPlan repeated = plan; // the sum is of what the last round has made
+  repeated.repetitions.push_back({0, 1, 2});
+  EXPECT_EQ(kernelsOf(repeated, CollectiveAlgorithm::OneShot), (Kernels{0, 1}));
+}
+
+/// The kernel that waits for what was sent writes while the one that sends it still reads and writes.
+TEST(Alternatives, LinkedLaunchesShareNoMemory) {
+  ProgramPlan plan = linkedPlan();
+  plan.buffers[0].kind = BufferPlan::Kind::Temporary; // read by the matmul alone
+  plan.buffers[3].kind = BufferPlan::Kind::Temporary; // written by the sum
+  plan.inputs.erase(plan.inputs.begin());
+  plan.outputs.erase(plan.outputs.begin());
+  auto offsets = [&](CollectiveAlgorithm algorithm) {
+    Choosing communicator(algorithm);
+    auto shapes = planShapes(plan, {{"n", 32}, {"tp_rank", 0}}, &communicator);
+    EXPECT_TRUE(shapes) << shapes.error().message;
+    return shapes->arenaOffsets;
+  };
+  // Without the link x and out are not alive at the same time.
+  const auto apart = offsets(CollectiveAlgorithm::TwoShot), linked = offsets(CollectiveAlgorithm::OneShot);
+  EXPECT_EQ(apart[0], apart[3]);
+  EXPECT_NE(linked[2], linked[3]);
+}
+
 } // namespace
 } // namespace fusion::test

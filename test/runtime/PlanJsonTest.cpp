@@ -50,6 +50,8 @@ TEST(PlanJson, RanksAreKept) {
   ASSERT_TRUE(twoShot.collective);
   EXPECT_EQ(twoShot.collective->algorithm, CollectiveAlgorithm::TwoShot);
   EXPECT_EQ(twoShot.collective->roundBytes, Dim::symbol("n") * 8);
+  ASSERT_TRUE(twoShot.linked);
+  EXPECT_EQ(twoShot.linked->kernel, 2u);
 }
 
 TEST(PlanJson, TextThatIsNoPlanIsAnError) {

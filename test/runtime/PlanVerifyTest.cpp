@@ -27,6 +27,7 @@ TEST(PlanVerify, RanksAreChecked) {
   EXPECT_NE(whyInvalid(plan).find("sums over the mesh axis \"ep\", but the ranks are the axis \"tp\""),
             std::string::npos);
   plan.axis = "ep";
+  plan.steps[2].alternatives[0].linked->sumsOver = "ep";
   EXPECT_TRUE(verify(plan));
   plan = twoRanks();
   plan.inputs[0].shard->count = 3;
@@ -37,6 +38,18 @@ TEST(PlanVerify, RanksAreChecked) {
   plan = twoRanks();
   plan.kernels[3].parameters.pop_back();
   EXPECT_NE(whyInvalid(plan).find("it takes 3"), std::string::npos);
+}
+
+TEST(PlanVerify, LinkedLaunchesAreChecked) {
+  ProgramPlan plan = twoRanks();
+  plan.steps[2].alternatives[0].linked->kernel = 17;
+  EXPECT_NE(whyInvalid(plan).find("kernel 17 of 4"), std::string::npos);
+  plan = twoRanks();
+  plan.steps[2].alternatives[0].launches.push_back(onlyLaunch(plan, 2));
+  EXPECT_NE(whyInvalid(plan).find("has a linked launch instead of several"), std::string::npos);
+  plan = twoRanks();
+  pointer(*plan.steps[2].alternatives[0].linked, 3) = {4, 0, /*written=*/true};
+  EXPECT_NE(whyInvalid(plan).find("has a linked launch that writes other buffers"), std::string::npos);
 }
 
 TEST(PlanVerify, IndicesAndArgumentsAreChecked) {

@@ -28,7 +28,7 @@ TEST(PlanSums, ASumOverRanksHasAnAlternativeForEachAlgorithm) {
   ASSERT_EQ(algorithms.size(), 3u) << planText(plan);
   EXPECT_EQ(algorithms[0].collective->algorithm, CollectiveAlgorithm::OneShot);
   EXPECT_EQ(algorithms[0].collective->messageBytes.str(), "32*n");
-  EXPECT_EQ(algorithms[0].collective->roundBytes.str(), "32*n");
+  EXPECT_EQ(algorithms[0].collective->roundBytes.str(), "64*n") << "with what a rank sends itself";
   EXPECT_EQ(algorithms[1].collective->algorithm, CollectiveAlgorithm::TwoShot);
   EXPECT_EQ(algorithms[2].collective->algorithm, CollectiveAlgorithm::Library);
   ASSERT_EQ(algorithms[2].launches.size(), 2u);
@@ -50,6 +50,79 @@ TEST(PlanSums, ASumOverRanksHasAnAlternativeForEachAlgorithm) {
   }));
   // Whoever comes next knows that the algorithm that ran may have written either.
   EXPECT_EQ(plan.kernels[plan.launches().back()->kernel].source.find("load_early"), std::string::npos);
+}
+
+/// A matmul %m, another op %a after it, if any, and the group of a sum of the last one.
+static std::string matmulAndSum(const std::string &between = "", const std::string &type = "bf16") {
+  std::string text =
+      R"(func.func @main(%x: tensor<?x128xT> {nn.dims = ["n", 128]}, %w: tensor<128x1024xT>, %r: tensor<?x1024xT> {nn.dims = ["n", 1024]}, %v: tensor<1024xT>) -> (tensor<?x1024xT>, tensor<?x1024xT>)
+      attributes {nn.mesh = {tp = 2 : i64}} {
+    %m = nn.matmul %x, %w : (tensor<?x128xT>, tensor<128x1024xT>) -> tensor<?x1024xT>
+    BETWEEN
+    %y, %s = fusion.group "g" schedule "collective" (%b = ADDEND, %c = %r, %d = %v) : (tensor<?x1024xT>, tensor<?x1024xT>, tensor<1024xT>) -> (tensor<?x1024xT>, tensor<?x1024xT>) {
+      %0 = nn.all_reduce %b : (tensor<?x1024xT>) -> tensor<?x1024xT>
+      %1 = nn.add %0, %c : (tensor<?x1024xT>, tensor<?x1024xT>) -> tensor<?x1024xT>
+      %2 = nn.rms_norm %1, %d {eps = 1.0e-6 : f32} : (tensor<?x1024xT>, tensor<1024xT>) -> tensor<?x1024xT>
+      fusion.yield %2, %1 : tensor<?x1024xT>, tensor<?x1024xT>
+    }
+    return %y, %s : tensor<?x1024xT>, tensor<?x1024xT>
+  })";
+  text.replace(text.find("BETWEEN"), 7, between);
+  text.replace(text.find("ADDEND"), 6, between.empty() ? "%m" : "%a");
+  for (size_t at; (at = text.find("xT>")) != std::string::npos;)
+    text.replace(at + 1, 1, type);
+  return text;
+}
+
+static std::vector<const KernelLaunch *> linkedLaunches(const ProgramPlan &plan, size_t step) {
+  std::vector<const KernelLaunch *> linked;
+  for (const Alternative &alternative : plan.steps.at(step).alternatives)
+    if (alternative.linked)
+      linked.push_back(&*alternative.linked);
+  return linked;
+}
+
+TEST(PlanSums, AMatmulInFrontSendsItsResultItself) {
+  const ProgramPlan plan = planOf(matmulAndSum());
+  ASSERT_EQ(plan.steps.size(), 2u) << planText(plan);
+  const auto senders = linkedLaunches(plan, 0), sums = linkedLaunches(plan, 1);
+  EXPECT_EQ(senders.size(), 5u) << "8, 16, 32, 64 and 128 rows\n" << planText(plan);
+  ASSERT_FALSE(sums.empty()) << planText(plan);
+  for (const KernelLaunch *sender : senders) {
+    const std::string &source = plan.kernels[sender->kernel].source;
+    EXPECT_NE(source.find("sending_epilogue<2>("), std::string::npos) << source;
+    EXPECT_EQ(source.find("launches_early"), std::string::npos) << "the sum begins when it has waited";
+    EXPECT_EQ(sender->sumsOver, "tp");
+  }
+  for (const KernelLaunch *launch : {senders.front(), senders.back(), sums.front(), sums.back()})
+    checkSpills(plan.kernels[launch->kernel], Targets::One);
+  const BufferId addend = *bufferOf(senders.front()->arguments[0]);
+  for (const KernelLaunch *sum : sums) {
+    const std::string &source = plan.kernels[sum->kernel].source;
+    EXPECT_NE(source.find("isSent = true"), std::string::npos) << source;
+    for (const KernelArgument &argument : sum->arguments)
+      EXPECT_FALSE(bufferOf(argument) && *bufferOf(argument) == addend) << "it reads only what was sent";
+  }
+  for (const Alternative &alternative : plan.steps[1].alternatives)
+    EXPECT_TRUE(!alternative.linked || alternative.collective->algorithm == CollectiveAlgorithm::OneShot);
+  EXPECT_TRUE(verify(plan)) << verify(plan).error().message;
+}
+
+TEST(PlanSums, OtherAddendsAreNotSentByAMatmul) {
+  auto isLinked = [](const std::string &text) {
+    const ProgramPlan plan = planOf(text);
+    for (size_t step = 0; step < plan.steps.size(); ++step)
+      if (!linkedLaunches(plan, step).empty())
+        return true;
+    return false;
+  };
+  EXPECT_TRUE(isLinked(matmulAndSum("", "f16")));
+  EXPECT_FALSE(isLinked(matmulAndSum("", "f32"))) << "no kernel by swapped operands";
+  EXPECT_FALSE(isLinked(matmulAndSum("%a = nn.exp %m : (tensor<?x1024xT>) -> tensor<?x1024xT>")))
+      << "another kernel is between";
+  std::string ofOther = matmulAndSum();
+  ofOther.replace(ofOther.find("%b = %m"), 7, "%b = %r");
+  EXPECT_FALSE(isLinked(ofOther)) << "the sum is of another tensor";
 }
 
 /// A sum over `axis` of a function on the mesh `mesh`, alone or with the norm after it.
