@@ -74,14 +74,14 @@ private:
   std::vector<bool> isMade, isRead;
 };
 
-/// Microseconds that an alternative costs more in a run than alone. There each launch overlaps the end of the
-/// one before it, so that a kernel of ours that does what several do gains less than it does alone: see
-/// benchmarks/notes-launch.md.
-double moreInRuns(const Alternative &alternative, const Alternative &first) {
-  constexpr double ofLaunchSaved = 0.5;
-  return alternative.variant == otherKernelVariant && alternative.launches.size() < first.launches.size()
-             ? ofLaunchSaved * static_cast<double>(first.launches.size() - alternative.launches.size())
-             : 0;
+/// Microseconds that an alternative costs more in a run than alone, where the first one takes `time`. In a
+/// run each launch overlaps the end of the one before it, so that a kernel of ours that does what several do
+/// gains less than it does alone. Of long kernels that was not so: see benchmarks/notes-launch.md.
+double moreInRuns(const Alternative &alternative, const Alternative &first, double time) {
+  constexpr double ofLaunchSaved = 0.5, longTime = 30;
+  const bool isOne = alternative.variant == otherKernelVariant && time < longTime &&
+                     alternative.launches.size() < first.launches.size();
+  return isOne ? ofLaunchSaved * static_cast<double>(first.launches.size() - alternative.launches.size()) : 0;
 }
 
 /// What the launches of a step are, but for the text of the kernels and which buffers they use.
@@ -309,7 +309,8 @@ void AlgorithmSelection::measure(std::vector<Pending> pending, const Conditions 
     std::vector<double> inRuns(times.begin(), times.end());
     const Step &step = plan.steps[measured[one.index].step];
     for (size_t i = 0; i < inRuns.size(); ++i)
-      inRuns[i] += moreInRuns(step.alternatives[one.candidates[i]], step.alternatives[one.candidates[0]]);
+      inRuns[i] +=
+          moreInRuns(step.alternatives[one.candidates[i]], step.alternatives[one.candidates[0]], times[0]);
     const auto best = std::min_element(inRuns.begin(), inRuns.end()) - inRuns.begin();
     decided[one.key] = best == 0 ? "" : variantOf(one, static_cast<size_t>(best));
   };

@@ -59,9 +59,13 @@ std::vector<uint32_t> kernelsAt(const ProgramPlan &plan, const SymbolValues &sym
         return size && range.holds(*size);
       });
     };
-    for (const uint32_t candidate : candidates(step, holds))
-      for (const KernelLaunch &launch : step.alternatives[candidate].launches)
+    for (const uint32_t candidate : candidates(step, holds)) {
+      const Alternative &alternative = step.alternatives[candidate];
+      for (const KernelLaunch &launch : alternative.launches)
         kernels.push_back(launch.kernel);
+      if (alternative.linked)
+        kernels.push_back(alternative.linked->kernel);
+    }
   }
   return kernels;
 }

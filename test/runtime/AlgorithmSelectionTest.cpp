@@ -37,7 +37,7 @@ protected:
       ++measurements;
       return std::unique_ptr<Backend>(
           std::make_unique<TimingBackend>(kernels, [this](const KernelPlan &kernel) {
-            return kernel.name == "ours" ? ours : kernel.isLibraryCall ? library : 1;
+            return kernel.name == "ours" ? ours : kernel.isLibraryCall ? library : other;
           }));
     });
     return made;
@@ -53,7 +53,7 @@ protected:
   TemporaryFolder folder;
   ExecutorOptions options;
   ProgramPlan plan = twoMatmuls();
-  double ours = 5, library = 3;
+  double ours = 5, library = 3, other = 1;
   int measurements = 0;
 };
 
@@ -155,6 +155,30 @@ TEST_F(Selection, BetweenTwoKernels) {
   ASSERT_TRUE(decide(others, 17));
   EXPECT_TRUE(byLibrary(others, 0));
   EXPECT_EQ(measurements, 2);
+}
+
+/// What one kernel gains over two must be more than the overlap of a launch with the one before it.
+TEST_F(Selection, OneKernelForTwo) {
+  plan = twoKernels();
+  for (Step &step : plan.steps) {
+    std::vector<KernelLaunch> &launches = step.alternatives[0].launches;
+    launches.push_back(launches.front());
+  }
+  ASSERT_TRUE(verify(plan)) << verify(plan).error().message;
+  setenv("FUSION_CUBLASLT", "0", 1);
+  auto takesOther = [&](double first, double second) {
+    ours = first / 2;
+    other = second;
+    TemporaryFolder fresh;
+    options.cacheFolder = fresh.path;
+    AlgorithmSelection chosen = selection();
+    EXPECT_TRUE(decide(chosen, 10));
+    return byLibrary(chosen, 0);
+  };
+  EXPECT_FALSE(takesOther(17.5, 17.4));
+  EXPECT_FALSE(takesOther(17.5, 17.1));
+  EXPECT_TRUE(takesOther(17.5, 16.9));
+  EXPECT_TRUE(takesOther(58, 57.8)) << "of long kernels any gain counts";
 }
 
 /// Our two kernels and the library, where the sizes take all of them.
