@@ -58,16 +58,12 @@ std::optional<KernelLaunch> PlanBuilder::linkedLaunch(const Region &region, cons
   });
   if (found == planned.end() || of.launches.size() != 1)
     return std::nullopt;
-  bool sends = false;
-  auto emitter = [&](const KernelContext &context) {
-    KernelDraft draft = found->kernels.front().emit(context);
-    sends = draft.sends;
-    return draft;
-  };
-  Result<Alternative> made = oneLaunch(region, linked, emitter, outputs);
-  if (!made || !sends)
+  KernelDraft draft = found->kernels.front().emit(linked);
+  if (!draft.sends)
     return std::nullopt;
-  return std::move(made->launches.front());
+  Result<Alternative> made = oneLaunch(
+      region, linked, [&](const KernelContext &) { return std::move(draft); }, outputs);
+  return made ? std::optional(std::move(made->launches.front())) : std::nullopt;
 }
 
 void PlanBuilder::linkSum(const Region &region, const KernelContext &context,

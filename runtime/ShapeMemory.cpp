@@ -49,6 +49,15 @@ std::vector<uint32_t> ShapePlanner::shareMemory(const ShapePlan &shapes,
                                                 std::vector<Lifetime> &lifetimes) const {
   std::vector<uint32_t> places(lifetimes.size());
   std::iota(places.begin(), places.end(), 0);
+  // Whether the launch before this one, beside which it runs, uses the memory.
+  auto isStillUsed = [&](size_t i, uint32_t place) {
+    using Kind = ShapePlan::Argument::Kind;
+    return shapes.launches[i].runsBesidePrevious &&
+           std::ranges::any_of(shapes.launches[i - 1].arguments, [&](const ShapePlan::Argument &argument) {
+             return argument.kind != Kind::Scalar && argument.kind != Kind::Exchange &&
+                    places[argument.place] == place;
+           });
+  };
   for (size_t i = 0; i < shapes.launches.size(); ++i) {
     const auto &arguments = shapes.launches[i].launch->arguments;
     auto now = static_cast<int64_t>(i);
@@ -61,7 +70,8 @@ std::vector<uint32_t> ShapePlanner::shareMemory(const ShapePlan &shapes,
         // A buffer that begins elsewhere than its memory's owner would not line up.
         bool lineUp =
             output->byteOffset == Dim(0) && input.byteOffset == Dim(0) && read.bytes >= written.bytes;
-        if (!dies || !lineUp || output->buffer == places[input.buffer])
+        if (!dies || !lineUp || output->buffer == places[input.buffer] ||
+            isStillUsed(i, places[input.buffer]))
           continue;
         read.last = written.last;
         written = {0, INT64_MAX, -1};

@@ -352,6 +352,35 @@ TEST(Alternatives, LinkedLaunchesShareNoMemory) {
   const auto apart = offsets(CollectiveAlgorithm::TwoShot), linked = offsets(CollectiveAlgorithm::OneShot);
   EXPECT_EQ(apart[0], apart[3]);
   EXPECT_NE(linked[2], linked[3]);
+  EXPECT_NE(linked[0], linked[3]);
+}
+
+/// Nor does it write over an input of its own that the one that sends reads too.
+TEST(Alternatives, ALinkedResultDoesNotReplaceWhatTheMatmulReads) {
+  for (bool isReadByBoth : {true, false}) {
+    ProgramPlan plan = linkedPlan();
+    plan.outputs.erase(plan.outputs.begin());
+    plan.buffers[3].kind = BufferPlan::Kind::Temporary;
+    plan.buffers.push_back({BufferPlan::Kind::Temporary, "residual", DType::F16, {Dim::symbol("n")}, {}});
+    KernelLaunch first = onlyLaunch(plan, 0);
+    pointer(first, 1).buffer = 4;
+    auto parameter = plan.kernels[0].parameters[0];
+    for (uint32_t kernel : {2u, 3u}) {
+      plan.kernels[kernel].parameters.push_back(parameter);
+      KernelLaunch &launch =
+          *(kernel == 2 ? plan.steps[0].alternatives[0] : plan.steps[1].alternatives[0]).linked;
+      launch.arguments.push_back(PointerArgument{kernel == 3 || isReadByBoth ? 4u : 0u});
+      if (kernel == 3)
+        pointer(launch, 1).mayReplace = {4};
+    }
+    Step before;
+    before.alternatives.emplace_back().launches.push_back(first);
+    plan.steps.insert(plan.steps.begin(), before);
+    Choosing communicator(CollectiveAlgorithm::OneShot);
+    auto shapes = planShapes(plan, {{"n", 32}, {"tp_rank", 0}}, &communicator);
+    ASSERT_TRUE(shapes) << shapes.error().message;
+    EXPECT_EQ(shapes->arenaOffsets[4] == shapes->arenaOffsets[3], !isReadByBoth);
+  }
 }
 
 } // namespace
