@@ -56,6 +56,8 @@ private:
       return; // no cache at all
     if (auto reason = whyNot(write, past, results, shapes, along))
       return noteMiss(write, what, *reason);
+    if (isWhole && !haveShapeOf(function, past, results, shapes))
+      return noteMiss(write, what, otherShape);
     DimShape storage = shapes[past];
     if (!isWhole)
       storage[along] = Dim(static_cast<int64_t>(capacity));
@@ -85,6 +87,8 @@ private:
     const SmallVector<unsigned> results = resultsOf(function, scatter.getResult(), true);
     if (!pages || results.empty())
       return; // no pages that are kept
+    if (!haveShapeOf(function, pages, results, shapes))
+      return noteMiss(scatter, what, otherShape);
     if (hasOtherReaders(scatter.getX()))
       return noteMiss(scatter, what, "the pages have other readers, which might come after they are written");
     if (function.getArgAttr(pages.getArgNumber(), nn::storageAttr))
@@ -102,6 +106,15 @@ private:
       if ((reshaped ? nn::behindReshapes(returned.get()) : returned.get()) == value)
         results.push_back(returned.getOperandNumber());
     return results;
+  }
+
+  static constexpr const char *otherShape =
+      "a result is reshaped to another shape than the argument's, as which it cannot be given back";
+  static bool haveShapeOf(func::FuncOp function, BlockArgument past, ArrayRef<unsigned> results,
+                          const nn::SymbolicShapes &shapes) {
+    Operation *returns = function.getBody().front().getTerminator();
+    return llvm::all_of(results,
+                        [&](unsigned result) { return shapes[returns->getOperand(result)] == shapes[past]; });
   }
 
   /// Whether somebody else reads the argument that `value` is, perhaps through reshapes.
