@@ -10,9 +10,7 @@ void ShapePlanner::placeTemporaries(ShapePlan &shapes) {
   std::vector<Lifetime> lifetimes(index.places.size(), {0, INT64_MAX, -1});
   for (size_t i = 0; i < shapes.launches.size(); ++i)
     for (const ShapePlan::Argument &argument : shapes.launches[i].arguments) {
-      using Kind = ShapePlan::Argument::Kind;
-      if (argument.kind == Kind::Scalar || argument.kind == Kind::Exchange ||
-          !index.places[argument.place].isInArena)
+      if (!argument.usesPlace() || !index.places[argument.place].isInArena)
         continue;
       Lifetime &lifetime = lifetimes[argument.place];
       lifetime.bytes = shapes.askedBytes[argument.place];
@@ -51,11 +49,9 @@ std::vector<uint32_t> ShapePlanner::shareMemory(const ShapePlan &shapes,
   std::iota(places.begin(), places.end(), 0);
   // Whether the launch before this one, beside which it runs, uses the memory.
   auto isStillUsed = [&](size_t i, uint32_t place) {
-    using Kind = ShapePlan::Argument::Kind;
     return shapes.launches[i].runsBesidePrevious &&
            std::ranges::any_of(shapes.launches[i - 1].arguments, [&](const ShapePlan::Argument &argument) {
-             return argument.kind != Kind::Scalar && argument.kind != Kind::Exchange &&
-                    places[argument.place] == place;
+             return argument.usesPlace() && places[argument.place] == place;
            });
   };
   for (size_t i = 0; i < shapes.launches.size(); ++i) {

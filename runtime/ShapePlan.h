@@ -23,6 +23,7 @@ struct ShapePlan {
     uint32_t place = 0;  ///< of a pointer, a tensor map or workspace: into `placeBytes`
     uint64_t value = 0;  ///< the byte offset in it, the workspace's bytes, the number itself
     Shape extents = {};  ///< of a tensor map: shape, then strides
+    bool usesPlace() const { return kind != Kind::Scalar && kind != Kind::Exchange; }
     friend bool operator==(const Argument &, const Argument &) = default;
   };
   struct Launch {

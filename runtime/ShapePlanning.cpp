@@ -50,9 +50,9 @@ public:
     result.askedBytes.assign(index.places.size(), 0);
     for (const ShapePlan::Launch &launch : result.launches)
       for (const ShapePlan::Argument &argument : launch.arguments)
-        if (usesPlace(argument) && index.places[argument.place].isInArena)
+        if (argument.usesPlace() && index.places[argument.place].isInArena)
           result.askedBytes[argument.place] = result.placeBytes[argument.place];
-        else if (usesPlace(argument) && index.places[argument.place].isKeptZero)
+        else if (argument.usesPlace() && index.places[argument.place].isKeptZero)
           result.keptZeroBytes = std::max(result.keptZeroBytes, result.placeBytes[argument.place]);
     planner.placeTemporaries(result);
     return std::move(result);
@@ -230,11 +230,6 @@ private:
         return fitting[i];
       }
     return badInput(where + ": the communicator takes an algorithm that there is not");
-  }
-
-  static bool usesPlace(const ShapePlan::Argument &argument) {
-    return argument.kind != ShapePlan::Argument::Kind::Scalar &&
-           argument.kind != ShapePlan::Argument::Kind::Exchange;
   }
 
   Status addLaunch(uint32_t number, const Alternative &alternative) {

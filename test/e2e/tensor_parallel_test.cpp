@@ -1,6 +1,7 @@
 // Graphs divided among ranks of this process, on emulated kernels (or on as many GPUs, with
 // FUSION_TEST_DEVICE=cuda): against PyTorch, in each algorithm of a collective, and at changing sizes.
 #include "GraphCase.h"
+#include "RankRuns.h"
 
 #include "runtime/cuda/Driver.h"
 
@@ -12,11 +13,6 @@ using namespace fusion;
 using namespace fusion::test;
 
 namespace {
-bool onGpus() {
-  const char *name = std::getenv("FUSION_TEST_DEVICE");
-  return name && std::string(name) == "cuda";
-}
-
 RunOn kernelDevice() { return onGpus() ? RunOn::Cuda : RunOn::Emulate; }
 
 bool canRun(int ranks) { return !onGpus() || cuda::deviceCount() >= ranks; }
