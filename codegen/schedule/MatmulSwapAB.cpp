@@ -74,6 +74,25 @@ int64_t tilesAtOnce(const Problem &problem, int64_t processors) {
   return best;
 }
 
+/// The blocks that share out K where two or three of them would have all of their weights in the ring before
+/// the rows come: four, if two fit a multiprocessor. Then each has less left to do, and two steps at least.
+int64_t splitOfFewRows(const Problem &problem, const Sharing &sharing, const TargetInfo &target) {
+  Sharing four = sharing;
+  four.kSplit = 4;
+  const int64_t columns = *columnTiles(problem, tile).constant(),
+                steps = *problem.k.ceilDiv(sharing.boxes * swappedDepth(problem)).constant();
+  const bool isPlain = problem.prologue.empty() && problem.headTiles == 0 && !ringBytes(problem);
+  if (!isPlain || swappedRows(problem) > 16 || (sharing.kSplit != 2 && sharing.kSplit != 3) ||
+      steps > sharing.kSplit * stagesOf(problem, sharing, target) || steps < 2 * four.kSplit ||
+      2 * columns * four.kSplit > 3 * target.multiprocessors)
+    return sharing.kSplit;
+  const Memory memory = memoryOf(problem, four);
+  constexpr int64_t reserved = 1024; // of each block's shared memory
+  const int64_t bytes =
+      (steps + four.kSplit - 1) / four.kSplit * memory.stage + memory.parts + memory.others + reserved;
+  return 2 * bytes <= target.sharedBytesPerMultiprocessor ? four.kSplit : sharing.kSplit;
+}
+
 /// A block on each multiprocessor, or on two thirds of them, which is enough for all of the memory's rate. Of
 /// few rows a step takes little longer than the wait for it: long steps are better, as they are where all of
 /// them are on their way at once. Of many rows a ring of short ones is.
@@ -98,6 +117,7 @@ Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
         (rows <= 16 || (rows <= 64 && (fits || sharing.boxes * sums == 2))))
       break;
   }
+  sharing.kSplit = splitOfFewRows(problem, sharing, target);
   return sharing;
 }
 

@@ -83,6 +83,16 @@ TEST(MatmulSwapAB, WaysToShareOut) {
     EXPECT_TRUE(has(run({9, n, 64}), fmt::format("tiles = {},", tiles)));
 }
 
+/// Few rows wait for less work where all weights are in the ring: not of more rows, of a K that leaves a
+/// block one step, or of blocks of which a multiprocessor holds one.
+TEST(MatmulSwapAB, FewRowsShareOutFurther) {
+  for (auto [m, n, k, split] :
+       {std::tuple(3, 2048, 2048, 4), std::tuple(16, 2048, 2048, 4), std::tuple(8, 3072, 2048, 4),
+        std::tuple(17, 2048, 2048, 3), std::tuple(24, 3072, 2048, 2), std::tuple(3, 2048, 1792, 3),
+        std::tuple(3, 2048, 2304, 3), std::tuple(3, 3328, 2048, 2)})
+    EXPECT_TRUE(has(run({m, n, k}), fmt::format("k_split = {},", split))) << m << " " << n << " " << k;
+}
+
 /// 16 bytes, 8 and fewer are stored at once.
 TEST(MatmulSwapAB, Widths) {
   for (auto [n, vector] : {std::pair(200, 8), std::pair(196, 4), std::pair(198, 2), std::pair(197, 1)})
