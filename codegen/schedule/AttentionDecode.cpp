@@ -10,7 +10,7 @@ namespace fusion::attention {
 
 namespace {
 
-constexpr int64_t warps = 8;
+constexpr int64_t mostWarps = 8; ///< of a block
 
 /// How many blocks share the keys of a head.
 int64_t clusterBlocks(const Problem &problem) {
@@ -22,7 +22,9 @@ int64_t clusterBlocks(const Problem &problem) {
 }
 
 /// In which the warps of a block leave their acc_o.
-int64_t accBytes(const Problem &problem, int64_t rows) { return warps * rows * (problem.valueDepth + 4) * 4; }
+int64_t accBytes(const Problem &problem, int64_t warps, int64_t rows) {
+  return warps * rows * (problem.valueDepth + 4) * 4;
+}
 
 /// Whether rows can be read `length` elements at a time.
 bool readsVectors(const View &view, int64_t length) {
@@ -47,13 +49,13 @@ int64_t vectorOf(const Problem &problem, const Stored &stored, int64_t width) {
 }
 
 KernelDraft emitFma(const Problem &problem) {
-  constexpr int64_t rows = 4;
+  constexpr int64_t rows = 4, warps = mostWarps;
   KernelBuilder kernel(problem, "decode_fma", {.columnStrides = true});
   kernel.config("warps", warps);
   kernel.config("cluster", clusterBlocks(problem));
   kernel.config("key_vector", vectorOf(problem, problem.storedKeys, problem.depth));
   kernel.config("value_vector", vectorOf(problem, problem.storedValues, problem.valueDepth));
-  return kernel.finish({rows, warps, 1, clusterBlocks(problem), accBytes(problem, rows)});
+  return kernel.finish({rows, warps, 1, clusterBlocks(problem), accBytes(problem, warps, rows)});
 }
 
 /// On tensor cores a lane reads vectors of 8 elements.
@@ -80,17 +82,23 @@ struct Tiles {
                          : problem.storedKeys.packed ? 20
                                                      : 28;
     const bool inRegisters = held + 4 * valueVectors * rowTiles <= room;
-    stageBytes = warps * vectors * 32 * vectorLength * bytes;
+    stageBytes = mostWarps * vectors * 32 * vectorLength * bytes;
     fits = inRegisters || (!isCode && stageBytes <= waitingBytes(problem.context.target));
     stages = inRegisters ? 0 : std::clamp<int64_t>(waitingBytes(problem.context.target) / stageBytes, 1, 4);
-    // A warp has one or two tiles where 8 blocks share the keys, and one block a head leaves no registers.
+    // A warp has one or two tiles where 8 blocks share the keys. Where a block has all keys of its head,
+    // there are two such blocks on a multiprocessor, of fewer warps, so that registers are left.
+    const bool hasClusters = problem.context.target.has(Feature::Clusters);
     const int64_t blocks = clusterBlocks(problem);
-    streams = inRegisters && blocks > 1 && blocks < 8 && held <= 8 && rowTiles == 1 ? 2 : 1;
+    const bool hasAll = hasClusters && blocks == 1 && !isCode;
+    streams = inRegisters && held <= 8 && rowTiles == 1 && (hasAll || (blocks > 1 && blocks < 8)) ? 2 : 1;
+    residentBlocks = hasAll && streams == 2 ? 2 : 1;
+    warps = residentBlocks == 2 ? 6 : mostWarps;
   }
   static constexpr int64_t rowsOfTile = 8;
   bool mayHaveTwo() const { return keyVectors + 2 * valueVectors <= 8; }
   int64_t keyVectors, valueVectors, rowTiles, stageBytes, stages;
   int64_t streams; ///< keys and values that wait in registers, by turns
+  int64_t warps, residentBlocks;
   bool fits; ///< keys and values that wait in shared memory have room there
 };
 
@@ -107,7 +115,7 @@ KernelDraft emitMma(const Problem &problem) {
   const Tiles tiles(problem);
   nn::AttentionOp op = problem.op;
   KernelBuilder kernel(problem, "decode_mma", {});
-  kernel.config("warps", warps);
+  kernel.config("warps", tiles.warps);
   kernel.config("cluster", clusterBlocks(problem));
   kernel.config("row_tiles", tiles.rowTiles);
   kernel.config("stages", tiles.stages);
@@ -119,8 +127,9 @@ KernelDraft emitMma(const Problem &problem) {
   if (early)
     kernel.config("launches_early", true);
   const int64_t rows = 8 * tiles.rowTiles;
-  const int64_t sharedBytes = std::max(tiles.stages * tiles.stageBytes, accBytes(problem, rows));
-  KernelDraft draft = kernel.finish({rows, warps, 1, clusterBlocks(problem), sharedBytes});
+  const int64_t sharedBytes = std::max(tiles.stages * tiles.stageBytes, accBytes(problem, tiles.warps, rows));
+  KernelDraft draft =
+      kernel.finish({rows, tiles.warps, tiles.residentBlocks, clusterBlocks(problem), sharedBytes});
   if (problem.hasCodes() && problem.context.target.has(Feature::F8Conversions))
     draft.kernel.features |=
         static_cast<uint32_t>(Feature::F8Conversions); // its registers are counted with them

@@ -77,6 +77,20 @@ TEST(AttentionDecode, ManyHeads) {
       checkDecode({type, 4, 2, 32, 32, "", "", "scale = 0.3 : f32, causal = true"}, sizes(batch, 2, keys));
 }
 
+// Where a block has all keys of a head, two such blocks of six warps share a multiprocessor's registers.
+TEST(AttentionDecode, OneBlockForAllKeys) {
+  for (auto [depth, heads, warps, streams] :
+       {std::tuple(64, 4, 6, 2), std::tuple(64, 16, 8, 1), std::tuple(128, 4, 8, 1)})
+    for (int keys : {3, 96, 97, 250}) {
+      const Attention a{"bf16", heads, 1, depth, depth, "", "", "scale = 0.2 : f32, causal = true"};
+      const std::string source =
+          check(attentionSchedule(), {module(a), sizes(68, 1, keys), toleranceOf(a.type)});
+      EXPECT_NE(source.find("cluster = 1,"), std::string::npos);
+      EXPECT_NE(source.find(fmt::format("warps = {},", warps)), std::string::npos) << source;
+      EXPECT_NE(source.find(fmt::format("streams = {}", streams)), std::string::npos) << source;
+    }
+}
+
 TEST(AttentionDecode, KeyCounts) {
   for (int keys : {0, 1, 15, 16, 17, 64, 65, 512, 513, 1200})
     for (auto [type, zero] : {std::pair("f16", "true"), std::pair("f32", "false")})
