@@ -86,10 +86,11 @@ struct Tiles {
     fits = inRegisters || (!isCode && stageBytes <= waitingBytes(problem.context.target));
     stages = inRegisters ? 0 : std::clamp<int64_t>(waitingBytes(problem.context.target) / stageBytes, 1, 4);
     // A warp has one or two tiles where 8 blocks share the keys. Where a block has all keys of its head,
-    // there are two such blocks on a multiprocessor, of fewer warps, so that registers are left.
+    // there are two such blocks on a multiprocessor, of fewer warps, so that registers are left: not beside
+    // the addresses of pages, and codes.
     const bool hasClusters = problem.context.target.has(Feature::Clusters);
     const int64_t blocks = clusterBlocks(problem);
-    const bool hasAll = hasClusters && blocks == 1 && !isCode;
+    const bool hasAll = hasClusters && blocks == 1 && !isCode && problem.pageSize == 0;
     streams = inRegisters && held <= 8 && rowTiles == 1 && (hasAll || (blocks > 1 && blocks < 8)) ? 2 : 1;
     residentBlocks = hasAll && streams == 2 ? 2 : 1;
     warps = residentBlocks == 2 ? 6 : mostWarps;
