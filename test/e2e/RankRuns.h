@@ -1,21 +1,14 @@
 // What tests of programs on several ranks share.
 #pragma once
 
-#include "api/Fusion.h"
+#include "TestDevice.h"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <string>
 #include <vector>
 
 namespace fusion::test {
-
-inline bool onGpus() {
-  const char *name = std::getenv("FUSION_TEST_DEVICE");
-  return name && std::string(name) == "cuda";
-}
 
 /// Runs with each of `inputs` in turn: results have the same bits as those of its first run. Many runs on
 /// GPUs, where each replays a recorded graph.

@@ -1,6 +1,8 @@
 // Programs with variants: the graph that they are tested with, and how.
 #pragma once
 
+#include "TestDevice.h"
+
 #include "api/Fusion.h"
 #include "test/import/ModelBuilder.h"
 
@@ -12,11 +14,6 @@
 namespace fusion::test {
 
 inline constexpr int32_t f32 = onnx::proto::TensorProto::FLOAT;
-
-inline RunOn kernelDevice() {
-  const char *name = std::getenv("FUSION_TEST_DEVICE");
-  return name && std::string(name) == "cuda" ? RunOn::Cuda : RunOn::Emulate;
-}
 
 inline Tensor normal(Shape shape, unsigned seed) {
   std::mt19937 random(seed);

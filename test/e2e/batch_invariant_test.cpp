@@ -1,6 +1,7 @@
 // With CompileOptions::batchInvariant a sequence gets the same bits whatever runs beside it, and wherever it
 // stands.
 #include "GraphCase.h"
+#include "TestDevice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,8 +72,7 @@ Tensor withEntry(const Tensor &tensor, int64_t index, const std::string &bytes) 
 /// How many outputs of one sequence differ between a run alone and runs with others beside it.
 int differences(const Case &test, bool batchInvariant) {
   const Graph graph = load(test);
-  const char *device = std::getenv("FUSION_TEST_DEVICE");
-  const bool onGpu = device && std::string(device) == "cuda" && test.device != RunOn::Cpu;
+  const bool onGpu = onGpus() && test.device != RunOn::Cpu;
   auto reference = compile(graph, {.device = RunOn::Cpu, .fuse = false});
   auto program = compile(graph, {.target = onGpu ? Target::current() : Target{test.target},
                                  .device = onGpu ? RunOn::Cuda : test.device,

@@ -1,19 +1,14 @@
 // GroupQueryAttention over caches of codes of 4 bits, which are written and read where they lie.
 #include "GraphCase.h"
+#include "TestDevice.h"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 
 using namespace fusion;
 using namespace fusion::test;
 
 namespace {
-RunOn kernelDevice() {
-  const char *name = std::getenv("FUSION_TEST_DEVICE");
-  return name && std::string(name) == "cuda" ? RunOn::Cuda : RunOn::Emulate;
-}
-
 constexpr int64_t batch = 2, heads = 4, groups = 2, capacity = 8, size = 32;
 
 Tensor normals(Shape shape, std::mt19937 &random) {

@@ -1,10 +1,10 @@
 // Each fusion family in bf16, f16 and f32: it fires, and its kernel computes what the unfused reference
 // computes.
 #include "GraphCase.h"
+#include "TestDevice.h"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <unistd.h>
@@ -341,10 +341,8 @@ TEST_P(Families, FiresAndAgreesWithTheReference) {
   auto graph = Graph::load(file.string());
   std::filesystem::remove(file);
   ASSERT_TRUE(bool(graph)) << graph.error().message;
-  const char *device = std::getenv("FUSION_TEST_DEVICE");
-  const bool onGpu = device && std::string(device) == "cuda";
   auto reference = compile(*graph, {.device = RunOn::Cpu, .fuse = false});
-  auto fused = compile(*graph, {.device = onGpu ? RunOn::Cuda : RunOn::Emulate, .profit = ProfitMode::Model});
+  auto fused = compile(*graph, {.device = kernelDevice(), .profit = ProfitMode::Model});
   ASSERT_TRUE(bool(reference)) << reference.error().message;
   ASSERT_TRUE(bool(fused)) << fused.error().message;
   EXPECT_EQ(fused->report().fired(test.pattern), test.fired) << fused->report().markdown();

@@ -1,20 +1,15 @@
 // Exported graphs against PyTorch's numbers: on the reference, and on emitted kernels (emulated, or on a GPU
 // with FUSION_TEST_DEVICE=cuda), fused and not, at the exported sizes and at others.
 #include "GraphCase.h"
+#include "TestDevice.h"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 
 using namespace fusion;
 using namespace fusion::test;
 
 namespace {
-RunOn kernelDevice() {
-  const char *name = std::getenv("FUSION_TEST_DEVICE");
-  return name && std::string(name) == "cuda" ? RunOn::Cuda : RunOn::Emulate;
-}
-
 double relativeError(const Tensor &actual, const Tensor &expected) {
   auto difference = compare(actual, expected);
   EXPECT_TRUE(bool(difference)) << (difference ? "" : difference.error().message);

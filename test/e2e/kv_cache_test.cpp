@@ -1,21 +1,16 @@
 // Decode graphs: the writes into the caches of past keys and values, and caches that are extended in place.
 #include "GraphCase.h"
+#include "TestDevice.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include <cstdlib>
 #include <fstream>
 
 using namespace fusion;
 using namespace fusion::test;
 
 namespace {
-RunOn kernelDevice() {
-  const char *name = std::getenv("FUSION_TEST_DEVICE");
-  return name && std::string(name) == "cuda" ? RunOn::Cuda : RunOn::Emulate;
-}
-
 bool isPast(const std::string &name) { return name.starts_with("past"); }
 
 /// The result that is the next step's `past_key_0`.

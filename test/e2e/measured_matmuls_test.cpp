@@ -2,6 +2,7 @@
 // FUSION_TEST_DEVICE=cuda) and what is after them in kernels: against the unfused reference, in each type and
 // layout.
 #include "GraphCase.h"
+#include "TestDevice.h"
 
 #include <gtest/gtest.h>
 
@@ -15,11 +16,6 @@ using namespace fusion;
 using namespace fusion::test;
 
 namespace {
-bool onGpu() {
-  const char *name = std::getenv("FUSION_TEST_DEVICE");
-  return name && std::string(name) == "cuda";
-}
-
 struct Case {
   const char *name;
   int products; ///< calls of the library in a run
@@ -109,7 +105,7 @@ class MeasuredMatmuls : public testing::TestWithParam<std::tuple<Case, std::stri
 protected:
   void SetUp() override {
     setenv("FUSION_MATMUL", "library", 1);
-    if (!onGpu())
+    if (!onGpus())
       setenv("FUSION_CUBLASLT", FUSION_FAKE_CUBLASLT, 1);
   }
   void TearDown() override { unsetenv("FUSION_MATMUL"); }
@@ -143,7 +139,7 @@ TEST_P(MeasuredMatmuls, ComputesWhatTheGraphComputes) {
   ASSERT_TRUE(bool(graph)) << graph.error().message;
   auto reference = compile(*graph, {.device = RunOn::Cpu, .fuse = false});
   auto program =
-      compile(*graph, {.device = onGpu() ? RunOn::Cuda : RunOn::Emulate, .profit = ProfitMode::Model});
+      compile(*graph, {.device = onGpus() ? RunOn::Cuda : RunOn::Emulate, .profit = ProfitMode::Model});
   ASSERT_TRUE(bool(reference)) << reference.error().message;
   ASSERT_TRUE(bool(program)) << program.error().message;
   EXPECT_EQ(program->report().kernelsAfter(), 1);
@@ -160,13 +156,13 @@ TEST_P(MeasuredMatmuls, ComputesWhatTheGraphComputes) {
         value = shape.empty() ? 0.25f : normal(random);
       inputs[port.name] = Tensor::of<float>(DType::F32, shape, values).convertedTo(port.type);
     }
-    const int before = onGpu() ? 0 : productsSoFar();
+    const int before = onGpus() ? 0 : productsSoFar();
     auto expected = reference->run(inputs);
     auto actual = program->run(inputs);
     ASSERT_TRUE(bool(expected)) << expected.error().message;
     ASSERT_TRUE(bool(actual)) << actual.error().message;
     const bool folded = std::string(test.name) == "LeadingDims";
-    if (!onGpu())
+    if (!onGpus())
       EXPECT_EQ(productsSoFar() - before, rows * (folded ? 2 : 1) >= 16 ? test.products : 0)
           << rows << " rows";
     for (const auto &[name, value] : *expected) {

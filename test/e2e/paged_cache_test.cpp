@@ -1,20 +1,15 @@
 // PagedAttention over pages that several runs share: written where they lie, and read through the block
 // table.
 #include "GraphCase.h"
+#include "TestDevice.h"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 
 using namespace fusion;
 using namespace fusion::test;
 
 namespace {
-RunOn kernelDevice() {
-  const char *name = std::getenv("FUSION_TEST_DEVICE");
-  return name && std::string(name) == "cuda" ? RunOn::Cuda : RunOn::Emulate;
-}
-
 constexpr int64_t pages = 11, pageSize = 8, heads = 4, groups = 2, size = 16;
 
 /// One node, with rotation, window and cap.

@@ -13,8 +13,6 @@ using namespace fusion;
 using namespace fusion::test;
 
 namespace {
-RunOn kernelDevice() { return onGpus() ? RunOn::Cuda : RunOn::Emulate; }
-
 bool canRun(int ranks) { return !onGpus() || cuda::deviceCount() >= ranks; }
 
 /// FUSION_COLLECTIVE while this lives.
