@@ -9,10 +9,8 @@
 #include "runtime/cuda/Driver.h"
 #include "runtime/emulate/EmulatedKernel.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
-
-#include <set>
 
 namespace fusion::test {
 
@@ -31,31 +29,13 @@ void compareOutputs(const std::vector<Tensor> &outputs, const DeferredCase &with
   }
 }
 
-/// Says last whose kernels failed: GoogleTest calls these tests passed, as the kernels run after all of them.
+/// GoogleTest's summary knows nothing of what fails after the tests: kernels, and spills.
 struct Summary : testing::EmptyTestEventListener {
-  void OnTestProgramEnd(const testing::UnitTest &) override {
-    if (!failed.empty())
-      fmt::print("[  FAILED  ] kernels of {}\n", fmt::join(failed, ", "));
+  void OnTestProgramEnd(const testing::UnitTest &tests) override {
+    if (tests.ad_hoc_test_result().Failed())
+      fmt::print("[  FAILED  ] checks of kernels, which come after the tests: see above\n");
   }
-  std::set<std::string> failed; ///< tests
 };
-
-Summary *const summary = [] {
-  auto *made = new Summary;
-  testing::UnitTest::GetInstance()->listeners().Append(made);
-  return made;
-}();
-
-/// Runs the kernels of a test, and keeps its name if something fails.
-template <class RunKernels>
-void runOf(const std::string &test, const RunKernels &runKernels) {
-  SCOPED_TRACE(test);
-  const testing::TestResult &all = testing::UnitTest::GetInstance()->ad_hoc_test_result();
-  const int before = all.total_part_count();
-  runKernels();
-  if (all.total_part_count() > before)
-    summary->failed.insert(test.substr(0, test.find('\n')));
-}
 
 template <class Run>
 std::vector<KernelPlan> kernelsOf(const std::vector<Run> &runs) {
@@ -66,6 +46,7 @@ std::vector<KernelPlan> kernelsOf(const std::vector<Run> &runs) {
 }
 
 void runEmulated(EmulatedRun &run, const EmulatedKernel &kernel) {
+  SCOPED_TRACE(run.test);
   std::vector<void *> pointers;
   for (auto &value : run.values)
     pointers.push_back(value.data());
@@ -81,7 +62,7 @@ void runAllEmulated(std::vector<EmulatedRun> runs) {
   auto compiled = EmulatedKernel::compileAll(kernelsOf(runs), emulationCacheFolder());
   ASSERT_TRUE(compiled) << compiled.error().message;
   for (size_t i = 0; i < runs.size(); ++i)
-    runOf(runs[i].test, [&] { runEmulated(runs[i], *(*compiled)[i]); });
+    runEmulated(runs[i], *(*compiled)[i]);
 }
 
 /// Where the executors find them. What does not compile fails there once more, and then names its test.
@@ -97,6 +78,7 @@ void compileIntoCache(const std::vector<KernelPlan> &kernels) {
 }
 
 void runOnDevice(const DeviceRun &run) {
+  SCOPED_TRACE(run.test);
   ExecutorOptions options;
   options.cacheFolder = testCacheFolder();
   options.poison = true;
@@ -118,7 +100,7 @@ void runAllOnDevice(const std::vector<DeviceRun> &runs) {
   const auto context = makeCudaBackend(0, {});
   ASSERT_TRUE(context) << context.error().message;
   for (const DeviceRun &run : runs)
-    runOf(run.test, [&] { runOnDevice(run); });
+    runOnDevice(run);
 }
 
 struct DeferredRuns : testing::Environment {
@@ -133,6 +115,7 @@ struct DeferredRuns : testing::Environment {
 DeferredRuns *const runs = [] {
   auto *made = new DeferredRuns;
   testing::AddGlobalTestEnvironment(made);
+  testing::UnitTest::GetInstance()->listeners().Append(new Summary);
   return made;
 }();
 
