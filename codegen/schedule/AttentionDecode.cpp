@@ -87,7 +87,7 @@ struct Tiles {
     stages = inRegisters ? 0 : std::clamp<int64_t>(waitingBytes(problem.context.target) / stageBytes, 1, 4);
     // A warp has one or two tiles where 8 blocks share the keys. Where a block has all keys of its head,
     // there are two such blocks on a multiprocessor, of fewer warps, so that registers are left: not beside
-    // the addresses of pages, and codes.
+    // the addresses of pages, and codes. Without clusters few heads have one block, too: not measured.
     const bool hasClusters = problem.context.target.has(Feature::Clusters);
     const int64_t blocks = clusterBlocks(problem);
     const bool hasAll = hasClusters && blocks == 1 && !isCode && problem.pageSize == 0;

@@ -75,7 +75,8 @@ int64_t tilesAtOnce(const Problem &problem, int64_t processors) {
 }
 
 /// The blocks that share out K where two or three of them would have all of their weights in the ring before
-/// the rows come: four, if two fit a multiprocessor. Then each has less left to do, and two steps at least.
+/// the rows come: four, so that each has less left to do, but two steps. There may be three blocks for two
+/// multiprocessors, if each of these holds two. Measured: benchmarks/notes-launch.md.
 int64_t splitOfFewRows(const Problem &problem, const Sharing &sharing, const TargetInfo &target) {
   Sharing four = sharing;
   four.kSplit = 4;
