@@ -8,11 +8,14 @@
 //   row_tiles          tiles of 8 rows: 1 or 2
 //   stages             of 16 keys and values that wait in shared memory; 0: they wait in registers
 //   streams            of them, in registers, that a warp has on their way: 1, or 2 where registers are left
+//   ring               not 0: so many tiles of a warp come by bulk copies, into shared memory (streams = 1).
+//                      Rows are contiguous, and stored as elements. No registers wait: where a block has all
+//                      keys of a head, that is faster
 //   queries_aligned    whether rows of queries can be read 16 bytes at a time
 // Rows of keys and values can be read 8 columns at a time: their strides are multiples of that, their column
 // strides 1. Both are stored in the same type.
 
-#include "attention_decode_operands.cuh"
+#include "attention_decode_ring.cuh"
 #include "early_launch.cuh"
 
 // What a lane must know of its rows to finish their scores.
@@ -251,7 +254,7 @@ DEVICE void attention_decode_mma(const Body &body, const Heads &heads = Heads())
   if constexpr (starts_early)
     start_streams();
   // Tiles of a warp that its streams ask for when they start.
-  constexpr int asked = turns * (Config::stages > 1 ? Config::stages : 1);
+  constexpr int asked = turns * (Config::ring > 0 ? Config::ring : Config::stages > 1 ? Config::stages : 1);
   prefetch_first_tiles<Config, Stored>(body, tile, starts_early ? j + asked * step : j, step);
   pdl_wait();
   launch_after_wait<Config>();
@@ -303,7 +306,7 @@ DEVICE void attention_decode_mma(const Body &body, const Heads &heads = Heads())
         break;
       auto &stream = streams[s];
       f32 score[Config::row_tiles][4] = {};
-      stream.await();
+      stream.await(at);
       decode_scores<Config, T>(score, stream, queries, scale_k);
       stream.keys_used(at, turns * step);
       lane_rows.finish(score, body, tile, at, end);

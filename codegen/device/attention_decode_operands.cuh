@@ -165,7 +165,7 @@ struct KeysInRegisters {
     load_keys<past>(j, step);
     load_values<past>(j, step);
   }
-  DEVICE void await() {}
+  DEVICE void await(i64) {}
   DEVICE StoredVector<T> vector(int i) const { return stored[i]; }
   // The loads of keys, of values of tile j have been issued.
   DEVICE void keys_used(i64 j, i64 step) { load_keys(j + step, step); }
@@ -222,7 +222,7 @@ struct KeysInSharedMemory {
     for (int i = 0; i < Config::stages; ++i)
       request(j + i * step, step, waiting + i * Shape::stage_bytes);
   }
-  DEVICE void await() { cp_async_wait<Config::stages - 1>(); }
+  DEVICE void await(i64) { cp_async_wait<Config::stages - 1>(); }
   DEVICE StoredVector<T> vector(int i) const {
     return {load_vec<u32, 4>(
         reinterpret_cast<const u32 *>(waiting + stage * Shape::stage_bytes + i * Shape::warp_vector_bytes))};
@@ -234,12 +234,13 @@ struct KeysInSharedMemory {
   }
   DEVICE void finish() { cp_async_wait<0>(); } // for the shared memory, which is needed for something else
 };
-template <class Config, class T, bool InRegisters = Config::stages == 0>
+// Where they wait: 0 in registers, 1 in shared memory, 2 in a ring (attention_decode_ring.cuh).
+template <class Config, class T, int Place = (Config::ring > 0 ? 2 : Config::stages > 0 ? 1 : 0)>
 struct decode_stream {
   using type = KeysInRegisters<Config, T>;
 };
 template <class Config, class T>
-struct decode_stream<Config, T, false> {
+struct decode_stream<Config, T, 1> {
   using type = KeysInSharedMemory<Config, T>;
 };
 

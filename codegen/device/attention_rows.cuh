@@ -32,6 +32,7 @@
 struct AttentionConfig {
   static constexpr bool has_sink = false, makes_heads = false, makes_queries = false, extends_keys = false,
                         keeps_new_rows = false, keys_before_wait = false;
+  static constexpr int ring = 0;
 };
 
 DEVICE int lane_of_warp() { return (int)thread_x() % 32; }

@@ -80,12 +80,19 @@ DEVICE void tma_load_tile(void *to, const TensorMap &map, u64 *barrier, i32 c0, 
                "l"(&map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
                : "memory");
 }
+constexpr u64 evict_first = 0x12f0000000000000ull; // as createpolicy makes it
 // The same for memory that is not read again: the L2 evicts it first.
 DEVICE void tma_load_tile_once(void *to, const TensorMap &map, u64 *barrier, i32 c0, i32 c1) {
-  constexpr u64 evict_first = 0x12f0000000000000ull; // as createpolicy makes it
   asm volatile("cp.async.bulk.tensor.2d." FUSION_TMA_LOAD
                ".L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(to)),
                "l"(&map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "l"(evict_first)
+               : "memory");
+}
+// Neighbouring bytes, a multiple of 16, from and to multiples of 16; also memory that is not read again.
+DEVICE void bulk_load_once(void *to, const void *from, u32 bytes, u64 *barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
+               " [%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to)),
+               "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(evict_first)
                : "memory");
 }
 #undef FUSION_TMA_LOAD

@@ -38,6 +38,15 @@ template <class... Coordinates>
 DEVICE void tma_load_tile_once(void *to, const TensorMap &map, u64 *barrier, Coordinates... coordinates) {
   tma_load_tile(to, map, barrier, coordinates...);
 }
+DEVICE void bulk_load_once(void *to, const void *from, u32 bytes, u64 *barrier) {
+  TensorMap row = {};
+  row.base = static_cast<u8 *>(const_cast<void *>(from));
+  row.shape[0] = bytes;
+  row.box[0] = (unsigned short)bytes;
+  row.elementStrides[0] = row.rank = row.elementBytes = 1;
+  row.strides[0] = 1;
+  tma_load_tile(to, row, barrier, 0);
+}
 template <class... Coordinates>
 DEVICE void tma_store_tile(const TensorMap &map, const void *from, Coordinates... coordinates) {
   const i32 place[] = {(i32)coordinates...};

@@ -40,6 +40,12 @@ bool readsVectors(const Problem &problem, const Stored &stored, int64_t length) 
   return readsVectors(problem.storedView(stored), stored.elementsOf(length));
 }
 
+/// Whether the rows of a head lie one after the other.
+bool isContiguous(const Problem &problem, const Stored &stored, int64_t depth) {
+  const View view = problem.storedView(stored);
+  return view.strides[2] == Dim(depth) && view.strides[3] == Dim(1);
+}
+
 /// Elements of a row that a lane of a warp reads at a time: up to 16 bytes, if all lanes get some.
 int64_t vectorOf(const Problem &problem, const Stored &stored, int64_t width) {
   int64_t length = 1;
@@ -62,7 +68,8 @@ KernelDraft emitFma(const Problem &problem) {
 constexpr int64_t vectorLength = 8;
 
 /// Of shared memory that a block may have, less what the merge needs beside keys and values that wait.
-int64_t waitingBytes(const TargetInfo &target) { return target.sharedBytesPerBlock - 26 * 1024; }
+constexpr int64_t mergeBytes = 26 << 10;
+int64_t waitingBytes(const TargetInfo &target) { return target.sharedBytesPerBlock - mergeBytes; }
 
 /// What attention_decode_mma.cuh takes.
 struct Tiles {
@@ -85,22 +92,51 @@ struct Tiles {
     stageBytes = mostWarps * vectors * 32 * vectorLength * bytes;
     fits = inRegisters || (!isCode && stageBytes <= waitingBytes(problem.context.target));
     stages = inRegisters ? 0 : std::clamp<int64_t>(waitingBytes(problem.context.target) / stageBytes, 1, 4);
-    // A warp has one or two tiles where 8 blocks share the keys. Where a block has all keys of its head,
-    // there are two such blocks on a multiprocessor, of fewer warps, so that registers are left: not beside
-    // the addresses of pages, and codes. Without clusters few heads have one block, too: not measured.
     const bool hasClusters = problem.context.target.has(Feature::Clusters);
     const int64_t blocks = clusterBlocks(problem);
-    const bool hasAll = hasClusters && blocks == 1 && !isCode && problem.pageSize == 0;
+    // Without clusters few heads have one block, too: not measured. Nor are codes, and pages.
+    const bool hasAll = hasClusters && blocks == 1 && !isCode && problem.pageSize == 0 && inRegisters;
+    if (hasAll && rowTiles == 1)
+      chooseRing(problem);
+    if (ring > 0)
+      return;
+    // A warp has one or two tiles where 8 blocks share the keys. Where a block has all keys of its head,
+    // there are two such blocks on a multiprocessor, of fewer warps, so that registers are left.
     streams = inRegisters && held <= 8 && rowTiles == 1 && (hasAll || (blocks > 1 && blocks < 8)) ? 2 : 1;
     residentBlocks = hasAll && streams == 2 ? 2 : 1;
     warps = residentBlocks == 2 ? 6 : mostWarps;
   }
+  /// A ring of the block's shared memory where a block has all keys of a head: what a multiprocessor then has
+  /// on its way is 128 KiB. More heads than multiprocessors share them by two, where tiles are small.
+  /// Measured: benchmarks/notes-attention.md.
+  void chooseRing(const Problem &problem) {
+    const TargetInfo &target = problem.context.target;
+    const bool readsOwnRows = problem.made && !problem.made->keptKeys; // which generic stores have written
+    if (readsOwnRows || !target.has(Feature::Tma) ||
+        !isContiguous(problem, problem.storedKeys, problem.depth) ||
+        !isContiguous(problem, problem.storedValues, problem.valueDepth))
+      return;
+    constexpr int64_t onItsWay = 128 << 10, tileKeys = 16, least = 2, most = 8;
+    const auto bytes = static_cast<int64_t>(byteSize(problem.storedKeys.type));
+    const int64_t ofWarps = mostWarps * tileKeys * (problem.depth + problem.valueDepth) * bytes;
+    const bool areMany = problem.mostPairs > pairLimits[std::size(pairLimits) - 1];
+    const bool fitsTwice =
+        2 * least * ofWarps <= std::min(onItsWay, target.sharedBytesPerMultiprocessor - 2 * mergeBytes);
+    const int64_t together = areMany && fitsTwice ? 2 : 1;
+    const int64_t tiles = std::min(onItsWay / together, waitingBytes(target)) / ofWarps;
+    if (tiles < least)
+      return;
+    ring = std::min(tiles, most);
+    ringBytes = ring * ofWarps;
+    residentBlocks = together;
+  }
   static constexpr int64_t rowsOfTile = 8;
   bool mayHaveTwo() const { return keyVectors + 2 * valueVectors <= 8; }
   int64_t keyVectors, valueVectors, rowTiles, stageBytes, stages;
-  int64_t streams; ///< keys and values that wait in registers, by turns
-  int64_t warps, residentBlocks;
-  bool fits; ///< keys and values that wait in shared memory have room there
+  int64_t streams = 1; ///< keys and values that wait in registers, by turns
+  int64_t warps = mostWarps, residentBlocks = 1;
+  int64_t ring = 0, ringBytes = 0; ///< of a warp: tiles of keys and values; of a block
+  bool fits;                       ///< keys and values that wait in shared memory have room there
 };
 
 bool runsOnTensorCores(const Problem &problem) {
@@ -121,6 +157,8 @@ KernelDraft emitMma(const Problem &problem) {
   kernel.config("row_tiles", tiles.rowTiles);
   kernel.config("stages", tiles.stages);
   kernel.config("streams", tiles.streams);
+  if (tiles.ring > 0)
+    kernel.config("ring", tiles.ring);
   kernel.config("queries_aligned", readsVectors(problem.view(op.getQ()), vectorLength));
   if (problem.made && problem.made->keptKeys)
     kernel.config("keys_before_wait", problem.made->readsCachesEarly());
@@ -128,12 +166,15 @@ KernelDraft emitMma(const Problem &problem) {
   if (early)
     kernel.config("launches_early", true);
   const int64_t rows = 8 * tiles.rowTiles;
-  const int64_t sharedBytes = std::max(tiles.stages * tiles.stageBytes, accBytes(problem, tiles.warps, rows));
+  const int64_t sharedBytes =
+      std::max({tiles.stages * tiles.stageBytes, tiles.ringBytes, accBytes(problem, tiles.warps, rows)});
   KernelDraft draft =
       kernel.finish({rows, tiles.warps, tiles.residentBlocks, clusterBlocks(problem), sharedBytes});
   if (problem.hasCodes() && problem.context.target.has(Feature::F8Conversions))
     draft.kernel.features |=
         static_cast<uint32_t>(Feature::F8Conversions); // its registers are counted with them
+  if (tiles.ring > 0)
+    draft.kernel.features |= static_cast<uint32_t>(Feature::Tma);
   draft.launchesEarly = early;
   return draft;
 }

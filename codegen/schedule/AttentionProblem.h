@@ -10,9 +10,9 @@
 namespace fusion::attention {
 
 constexpr int64_t largestHead = 256;
-/// Up to which numbers of pairs of batch entry and key/value head 8, 4 and 2 blocks share the keys of one: no
+/// Up to which numbers of pairs of batch entry and key/value head 8, 4, 2 and 1 blocks have the keys of one: no
 /// more blocks than a large GPU has multiprocessors, since more cost more than they bring.
-constexpr int64_t pairLimits[] = {16, 32, 66};
+constexpr int64_t pairLimits[] = {16, 32, 66, 132};
 /// What the kernel is chosen for where it must not depend on their number: four blocks.
 constexpr int64_t pairsOfAnyBatch = pairLimits[0] + 1;
 
