@@ -255,7 +255,8 @@ DEVICE void attention_decode_mma(const Body &body, const Heads &heads = Heads())
     start_streams();
   // Tiles of a warp that its streams ask for when they start.
   constexpr int asked = turns * (Config::ring > 0 ? Config::ring : Config::stages > 1 ? Config::stages : 1);
-  prefetch_first_tiles<Config, Stored>(body, tile, starts_early ? j + asked * step : j, step);
+  if constexpr (Config::ring == 0) // a ring has enough on its way
+    prefetch_first_tiles<Config, Stored>(body, tile, starts_early ? j + asked * step : j, step);
   pdl_wait();
   launch_after_wait<Config>();
   // Keys of the past, and queries that are there, are on their way while heads are made; what a warp reads of

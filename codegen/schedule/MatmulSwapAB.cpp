@@ -83,7 +83,7 @@ int64_t splitOfFewRows(const Problem &problem, const Sharing &sharing, const Tar
   const int64_t columns = *columnTiles(problem, tile).constant(),
                 steps = *problem.k.ceilDiv(sharing.boxes * swappedDepth(problem)).constant();
   const bool isPlain = problem.prologue.empty() && problem.headTiles == 0 && !ringBytes(problem);
-  if (!isPlain || swappedRows(problem) > 16 || (sharing.kSplit != 2 && sharing.kSplit != 3) ||
+  if (!isPlain || swappedRows(problem) > 32 || (sharing.kSplit != 2 && sharing.kSplit != 3) ||
       steps > sharing.kSplit * stagesOf(problem, sharing, target) || steps < 2 * four.kSplit ||
       2 * columns * four.kSplit > 3 * target.multiprocessors)
     return sharing.kSplit;

@@ -87,8 +87,8 @@ TEST(MatmulSwapAB, WaysToShareOut) {
 /// block one step, or of blocks of which a multiprocessor holds one.
 TEST(MatmulSwapAB, FewRowsShareOutFurther) {
   for (auto [m, n, k, split] :
-       {std::tuple(3, 2048, 2048, 4), std::tuple(16, 2048, 2048, 4), std::tuple(8, 3072, 2048, 4),
-        std::tuple(17, 2048, 2048, 3), std::tuple(24, 3072, 2048, 2), std::tuple(3, 2048, 1792, 3),
+       {std::tuple(3, 2048, 2048, 4), std::tuple(32, 2048, 2048, 4), std::tuple(8, 3072, 2048, 4),
+        std::tuple(33, 2048, 2048, 3), std::tuple(40, 3072, 2048, 2), std::tuple(3, 2048, 1792, 3),
         std::tuple(3, 2048, 2304, 3), std::tuple(3, 3328, 2048, 2)})
     EXPECT_TRUE(has(run({m, n, k}), fmt::format("k_split = {},", split))) << m << " " << n << " " << k;
 }
