@@ -10,7 +10,7 @@
 //   streams            of them, in registers, that a warp has on their way: 1, or 2 where registers are left
 //   ring               not 0: so many tiles of a warp come by bulk copies, into shared memory (streams = 1).
 //                      Rows are contiguous, and stored as elements. No registers wait: where a block has all
-//                      keys of a head, that is faster
+//                      keys of a head, that is faster in caches of fixed length
 //   queries_aligned    whether rows of queries can be read 16 bytes at a time
 // Rows of keys and values can be read 8 columns at a time: their strides are multiples of that, their column
 // strides 1. Both are stored in the same type.

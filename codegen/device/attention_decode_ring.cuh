@@ -1,7 +1,7 @@
 #pragma once
 // Keys and values of attention_decode_mma.cuh that come through a ring of the block's shared memory, by bulk
-// copies: each warp has Config::ring tiles of it, and asks for the next one where it has read one. The rows of
-// a head lie one after the other.
+// copies: each warp has Config::ring tiles of it, and asks for the next one where it has read one. The rows
+// of a head lie one after the other.
 
 #include "attention_decode_operands.cuh"
 #include "ring_place.cuh"

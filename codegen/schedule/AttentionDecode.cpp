@@ -40,10 +40,13 @@ bool readsVectors(const Problem &problem, const Stored &stored, int64_t length) 
   return readsVectors(problem.storedView(stored), stored.elementsOf(length));
 }
 
-/// Whether the rows of a head lie one after the other.
-bool isContiguous(const Problem &problem, const Stored &stored, int64_t depth) {
+/// Whether the rows of a head lie one after the other, and heads no multiple of 4 KiB apart, as in most caches
+/// of fixed length. Rings are faster there; of heads that lie 256 KiB or 2 MiB apart they are slower.
+bool suitsRing(const Problem &problem, const Stored &stored, int64_t depth) {
   const View view = problem.storedView(stored);
-  return view.strides[2] == Dim(depth) && view.strides[3] == Dim(1);
+  const std::optional<int64_t> ofHead = view.strides[1].constant();
+  return view.strides[2] == Dim(depth) && view.strides[3] == Dim(1) && ofHead &&
+         *ofHead * static_cast<int64_t>(byteSize(stored.type)) % 4096 != 0;
 }
 
 /// Elements of a row that a lane of a warp reads at a time: up to 16 bytes, if all lanes get some.
@@ -112,9 +115,8 @@ struct Tiles {
   void chooseRing(const Problem &problem) {
     const TargetInfo &target = problem.context.target;
     const bool readsOwnRows = problem.made && !problem.made->keptKeys; // which generic stores have written
-    if (readsOwnRows || !target.has(Feature::Tma) ||
-        !isContiguous(problem, problem.storedKeys, problem.depth) ||
-        !isContiguous(problem, problem.storedValues, problem.valueDepth))
+    if (readsOwnRows || !target.has(Feature::Tma) || !suitsRing(problem, problem.storedKeys, problem.depth) ||
+        !suitsRing(problem, problem.storedValues, problem.valueDepth))
       return;
     constexpr int64_t onItsWay = 128 << 10, tileKeys = 16, least = 2, most = 8;
     const auto bytes = static_cast<int64_t>(byteSize(problem.storedKeys.type));

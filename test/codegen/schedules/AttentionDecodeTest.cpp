@@ -77,20 +77,18 @@ TEST(AttentionDecode, ManyHeads) {
       checkDecode({type, 4, 2, 32, 32, "", "", "scale = 0.3 : f32, causal = true"}, sizes(batch, 2, keys));
 }
 
-// Where a block has all keys of a head, they come through a ring: of 128 KiB, or of 64 where there are more
-// heads than multiprocessors, if that is two tiles. Two tiles of rows have no registers left for it.
+// Where a block has all keys of a head, two such blocks of six warps share a multiprocessor's registers.
 TEST(AttentionDecode, OneBlockForAllKeys) {
-  for (auto [type, depth, heads, batch, ring] :
-       {std::tuple("bf16", 64, 4, 68, 4), std::tuple("f16", 64, 4, 133, 2),
-        std::tuple("bf16", 128, 4, 133, 2), std::tuple("f16", 72, 2, 68, 3),
-        std::tuple("bf16", 32, 1, 133, 4), std::tuple("bf16", 64, 16, 68, 0)})
-    for (int keys : {3, 96, 97, 250, 1100}) {
-      const Attention a{type, heads, 1, depth, depth, "", "", "scale = 0.2 : f32, causal = true"};
+  for (auto [depth, heads, warps, streams] :
+       {std::tuple(64, 4, 6, 2), std::tuple(64, 16, 8, 1), std::tuple(128, 4, 8, 1)})
+    for (int keys : {3, 96, 97, 250}) {
+      const Attention a{"bf16", heads, 1, depth, depth, "", "", "scale = 0.2 : f32, causal = true"};
       const std::string source =
-          check(attentionSchedule(), {module(a), sizes(batch, 1, keys), toleranceOf(a.type)});
+          check(attentionSchedule(), {module(a), sizes(68, 1, keys), toleranceOf(a.type)});
       EXPECT_NE(source.find("cluster = 1,"), std::string::npos);
-      EXPECT_NE(source.find("warps = 8,"), std::string::npos) << source;
-      EXPECT_EQ(source.find(fmt::format("ring = {};", ring)) != std::string::npos, ring > 0) << source;
+      EXPECT_NE(source.find(fmt::format("warps = {},", warps)), std::string::npos) << source;
+      EXPECT_NE(source.find(fmt::format("streams = {}", streams)), std::string::npos) << source;
+      EXPECT_EQ(source.find("ring = "), std::string::npos) << source;
     }
 }
 
@@ -156,42 +154,75 @@ TEST(AttentionDecode, WeightsKeepTheirDigits) {
     checkDecode({type, 4, 1, 64, 64, "", "", "scale = 0.125 : f32"}, sizes(1, 1, 1024), cancel);
 }
 
-// Keys and values in place in a cache with room for more, whose rest holds anything. Rows of values lie apart
-// where the cache has them by position.
-std::string cacheInPlace(bool valuesByPosition) {
-  const char *cache = valuesByPosition ? "tensor<?x200x2x64xbf16>" : "tensor<?x2x200x64xbf16>",
-             *dims = valuesByPosition ? "200, 2" : "2, 200",
-             *perm = valuesByPosition ? "0, 2, 1, 3" : "0, 1, 2, 3";
+// Keys and values in place in a cache with room for more, whose rest holds anything.
+struct Cache {
+  const char *type = "bf16";
+  int depth = 64, heads = 4, rows = 200, keys = 77;
+  bool byPosition = false; ///< of values: rows of a head lie apart
+};
+
+std::string inPlace(const Cache &c) {
+  const std::string keys = fmt::format("tensor<?x2x{}x{}x{}>", c.rows, c.depth, c.type),
+                    values =
+                        c.byPosition ? fmt::format("tensor<?x{}x2x{}x{}>", c.rows, c.depth, c.type) : keys,
+                    part = fmt::format("tensor<?x2x?x{}x{}>", c.depth, c.type),
+                    queries = fmt::format("tensor<?x{}x?x{}x{}>", c.heads, c.depth, c.type);
   return fmt::format(R"(
-    func.func @main(%q: tensor<?x4x?x64xbf16> {{nn.dims = ["b", 4, "q", 64]}}, %kc: tensor<?x2x200x64xbf16> {{nn.dims = ["b", 2, 200, 64]}},
-                    %vc: {0} {{nn.dims = ["b", {1}, 64]}}, %l: tensor<?xf32> {{nn.dims = ["k"]}}) -> tensor<?x4x?x64xbf16> {{
-      %k = nn.slice %kc {{starts = [0, 0, 0, 0], sizes = ["b", 2, "k", 64], steps = array<i64: 1, 1, 1, 1>}}
-          : (tensor<?x2x200x64xbf16>) -> tensor<?x2x?x64xbf16>
-      %t = nn.transpose %vc {{perm = array<i64: {2}>}} : ({0}) -> tensor<?x2x200x64xbf16>
-      %v = nn.slice %t {{starts = [0, 0, 0, 0], sizes = ["b", 2, "k", 64], steps = array<i64: 1, 1, 1, 1>}}
-          : (tensor<?x2x200x64xbf16>) -> tensor<?x2x?x64xbf16>
-      %y = nn.attention %q, %k, %v {{scale = 0.2 : f32, causal = true}}
-          : (tensor<?x4x?x64xbf16>, tensor<?x2x?x64xbf16>, tensor<?x2x?x64xbf16>) -> tensor<?x4x?x64xbf16>
-      return %y : tensor<?x4x?x64xbf16>
+    func.func @main(%q: {0} {{nn.dims = ["b", {1}, "q", {2}]}}, %kc: {3} {{nn.dims = ["b", 2, {4}, {2}]}},
+                    %vc: {5} {{nn.dims = ["b", {6}, {2}]}}, %l: tensor<?xf32> {{nn.dims = ["k"]}}) -> {0} {{
+      %k = nn.slice %kc {{starts = [0, 0, 0, 0], sizes = ["b", 2, "k", {2}], steps = array<i64: 1, 1, 1, 1>}} : ({3}) -> {7}
+      %t = nn.transpose %vc {{perm = array<i64: {8}>}} : ({5}) -> {3}
+      %v = nn.slice %t {{starts = [0, 0, 0, 0], sizes = ["b", 2, "k", {2}], steps = array<i64: 1, 1, 1, 1>}} : ({3}) -> {7}
+      %y = nn.attention %q, %k, %v {{scale = 0.2 : f32, causal = true}} : ({0}, {7}, {7}) -> {0}
+      return %y : {0}
     }})",
-                     cache, dims, perm);
+                     queries, c.heads, c.depth, keys, c.rows, values,
+                     c.byPosition ? fmt::format("{}, 2", c.rows) : fmt::format("2, {}", c.rows), part,
+                     c.byPosition ? "0, 2, 1, 3" : "0, 1, 2, 3");
+}
+
+/// The source of its kernel, checked for so many entries of so many queries.
+std::string checkInPlace(const Cache &c, int batch, int queries) {
+  auto poison = [&](unsigned index, Tensor &tensor) {
+    const int ofValues = c.byPosition ? 2 * c.depth : c.depth;
+    for (int64_t i = 0; i < tensor.size(); ++i)
+      if ((index == 1 && i / c.depth % c.rows >= c.keys) || (index == 2 && i / ofValues % c.rows >= c.keys))
+        set(tensor, i, std::numeric_limits<double>::quiet_NaN());
+  };
+  return check(attentionSchedule(),
+               {inPlace(c), {{"b", batch}, {"q", queries}, {"k", c.keys}}, toleranceOf(c.type), poison});
 }
 
 TEST(AttentionDecode, CacheInPlace) {
-  for (bool byPosition : {true, false}) {
-    auto poison = [&](unsigned index, Tensor &tensor) {
-      for (int64_t i = 0; i < tensor.size(); ++i)
-        if ((index == 1 && i / 64 % 200 >= 77) || (index == 2 && (byPosition ? i / 128 : i / 64) % 200 >= 77))
-          set(tensor, i, std::numeric_limits<double>::quiet_NaN());
-    };
-    for (int batch : {0, 1, 3, 40, 70}) {
-      const std::string source =
-          check(attentionSchedule(),
-                {cacheInPlace(byPosition), {{"b", batch}, {"q", 2}, {"k", 77}}, toleranceOf("bf16"), poison});
-      EXPECT_EQ(source.find("attention_decode_mma<") != std::string::npos, batch > 0);
-      EXPECT_EQ(source.find("ring = ") != std::string::npos, batch >= 40 && !byPosition);
-    }
+  for (bool byPosition : {true, false})
+    for (int batch : {0, 1, 3})
+      EXPECT_EQ(checkInPlace({.byPosition = byPosition}, batch, 2).find("attention_decode_mma<") !=
+                    std::string::npos,
+                batch > 0);
+}
+
+// In a cache of fixed length, where a block has all keys of a head, they come through a ring: of 128 KiB, or
+// of 64 where there are more heads than multiprocessors, if that is two tiles. Not where rows lie apart, or
+// heads multiples of 4 KiB, or of two tiles of rows.
+TEST(AttentionDecode, Ring) {
+  auto expect = [](const Cache &c, int batch, int ring) {
+    const std::string source = checkInPlace(c, batch, 1);
+    EXPECT_NE(source.find("cluster = 1,"), std::string::npos);
+    EXPECT_EQ(source.find("ring = ") != std::string::npos, ring > 0) << source;
+    if (ring > 0)
+      EXPECT_NE(source.find(fmt::format("ring = {};", ring)), std::string::npos) << source;
+  };
+  for (int keys : {1, 16, 77, 129, 250}) {
+    expect({"bf16", 64, 4, 258, keys}, 34, 4);
+    expect({"f16", 64, 8, 258, keys}, 67, 2);
+    expect({"bf16", 128, 4, 258, keys}, 67, 2);
+    expect({"f16", 72, 2, 258, keys}, 34, 3);
+    expect({"bf16", 32, 2, 258, keys}, 67, 4);
   }
+  expect({"bf16", 64, 4, 1102, 1101}, 34, 4);
+  expect({"bf16", 64, 4, 256, 77}, 34, 0);
+  expect({"bf16", 64, 4, 258, 77, true}, 34, 0);
+  expect({"bf16", 64, 32, 258, 77}, 34, 0);
 }
 
 } // namespace
