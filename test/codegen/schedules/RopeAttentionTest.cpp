@@ -112,6 +112,21 @@ TEST(RopeAttention, SizesOfARun) {
     }
 }
 
+/// Caches of fixed length whose keys come through a ring: new ones are not among them.
+TEST(RopeAttention, Rings) {
+  for (const char *type : {"f16", "bf16"})
+    for (auto [batch, past, fresh] : {std::tuple(34, 0, 1), std::tuple(34, 1, 2), std::tuple(67, 16, 1),
+                                      std::tuple(34, 129, 2), std::tuple(67, 250, 1)}) {
+      RopeAttention c;
+      c.type = type;
+      c.capacity = "258";
+      c.fresh = std::to_string(fresh);
+      c.rotatesQueries = c.rotatesKeys = batch == 34;
+      c.attributes = "scale = 0.2 : f32, causal = true";
+      EXPECT_TRUE(has(run(c, batch, past, fresh), batch > 66 ? "ring = 2;" : "ring = 4;"));
+    }
+}
+
 /// Entries are as long as data says; rows beside them are those of the past, or cleared.
 TEST(RopeAttention, RowsThatDataPlaces) {
   for (const char *type : {"bf16", "f32"})
