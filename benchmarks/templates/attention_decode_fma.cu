@@ -3,7 +3,7 @@
 #include "attention_cases.cuh"
 
 template <int Cluster>
-struct Config {
+struct Config : AttentionConfig {
   using Query = f32;
   using Key = f32;
   using Value = f32;

@@ -3,7 +3,7 @@
 #include "attention_cases.cuh"
 
 template <int Cluster>
-struct Config {
+struct Config : AttentionConfig {
   using Query = bf16;
   using Key = bf16;
   using Value = bf16;
@@ -14,9 +14,14 @@ struct Config {
   static constexpr bool bounded_above = false, bounded_below = false, ragged = false;
   static constexpr bool causal = true, zero_masked_rows = false, queries_aligned = true;
 };
+/// Keys and values through a ring of so many tiles a warp: benchmarks/notes-attention.md.
+struct RingConfig : Config<1> {
+  static constexpr int ring = 2;
+};
 KERNEL_CLUSTER(256, 1, 8) by_8(bench::Body<bf16> body) { attention_decode_mma<Config<8>>(body); }
 KERNEL_CLUSTER(256, 1, 2) by_2(bench::Body<bf16> body) { attention_decode_mma<Config<2>>(body); }
 KERNEL_RESIDENT(256, 1) alone(bench::Body<bf16> body) { attention_decode_mma<Config<1>>(body); }
+KERNEL_RESIDENT(256, 1) through_ring(bench::Body<bf16> body) { attention_decode_mma<RingConfig>(body); }
 
 int main() {
   constexpr int shared = DecodeMma<Config<1>>::shared_bytes;
@@ -28,5 +33,12 @@ int main() {
                      : cluster == 2 ? by_2
                                     : alone,
                      8, 256, cluster, shared, batch, 1, keys, true);
+  }
+  // Heads lie keys x 256 bytes apart: at a power of two, and near it.
+  constexpr int ring = RingConfig::ring * RingConfig::warps * DecodeMma<RingConfig>::tile_keys * 2 * 128 * 2;
+  for (int keys : {1000, 1024, 1032, 1040, 1105, 2048, 2056, 4096, 4104}) {
+    bench::attention("attention_decode_mma bf16", alone, 8, 256, 1, shared, 32, 1, keys, true);
+    bench::attention("attention_decode_mma bf16, ring", through_ring, 8, 256, 1,
+                     ring > shared ? ring : shared, 32, 1, keys, true);
   }
 }

@@ -2,7 +2,7 @@
 
 #include "attention_cases.cuh"
 
-struct Config {
+struct Config : AttentionConfig {
   using Query = f32;
   using Key = f32;
   using Value = f32;

@@ -2,7 +2,7 @@
 
 #include "attention_cases.cuh"
 
-struct Config {
+struct Config : AttentionConfig {
   using Query = bf16;
   using Key = bf16;
   using Value = bf16;
