@@ -234,13 +234,18 @@ struct KeysInSharedMemory {
   }
   DEVICE void finish() { cp_async_wait<0>(); } // for the shared memory, which is needed for something else
 };
-// Where they wait: 0 in registers, 1 in shared memory, 2 in a ring (attention_decode_ring.cuh).
-template <class Config, class T, int Place = (Config::ring > 0 ? 2 : Config::stages > 0 ? 1 : 0)>
+// Where keys and values wait for their products. InRing: attention_decode_ring.cuh.
+enum class KeysWait { InRegisters, InSharedMemory, InRing };
+template <class Config>
+constexpr KeysWait keys_wait = Config::ring > 0     ? KeysWait::InRing
+                               : Config::stages > 0 ? KeysWait::InSharedMemory
+                                                    : KeysWait::InRegisters;
+template <class Config, class T, KeysWait = keys_wait<Config>>
 struct decode_stream {
   using type = KeysInRegisters<Config, T>;
 };
 template <class Config, class T>
-struct decode_stream<Config, T, 1> {
+struct decode_stream<Config, T, KeysWait::InSharedMemory> {
   using type = KeysInSharedMemory<Config, T>;
 };
 

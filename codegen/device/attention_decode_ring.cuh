@@ -96,6 +96,6 @@ struct KeysInRing {
   DEVICE void finish() {}
 };
 template <class Config, class T>
-struct decode_stream<Config, T, 2> {
+struct decode_stream<Config, T, KeysWait::InRing> {
   using type = KeysInRing<Config, T>;
 };
