@@ -5,8 +5,9 @@
 namespace fusion {
 
 ScheduleSet::ScheduleSet()
-    : list{&pointwiseSchedule(), &rowSchedule(),    &scanSchedule(),      &matmulChainSchedule(),
-           &matmulSchedule(),    &expertSchedule(), &routerSchedule(),    &attentionSchedule(),
+    : list{&pointwiseSchedule(), &rowSchedule(),          &scanSchedule(),
+           &matmulChainSchedule(), &matmulSchedule(),    &matmulArgMaxSchedule(),
+           &expertSchedule(),    &routerSchedule(),      &attentionSchedule(),
            &linearAttentionSchedule(), &ropeAttentionSchedule(), &collectiveSchedule()} {}
 
 ScheduleSet::ScheduleSet(llvm::ArrayRef<const Schedule *> own) : ScheduleSet() {

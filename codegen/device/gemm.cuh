@@ -140,6 +140,12 @@ struct StoreAt {
 /// What an epilogue does after pdl_wait() and before its first row: see sending_epilogue.cuh.
 template <class Epilogue>
 DEVICE void begin_epilogue(Epilogue &) {}
+/// What its warps do after their last row, of so many rows: see arg_max_epilogue.cuh.
+template <class Epilogue>
+DEVICE void end_epilogue(const Epilogue &, i64) {}
+/// The same in a block that leaves its work to another one.
+template <class Epilogue>
+DEVICE void skip_epilogue(const Epilogue &, i64) {}
 
 /// Runs the epilogue of a matmul for N neighbours of a row of batch z, all inside of C, and stores.
 template <class Config, class Which, int N, class T, class Shape, class Epilogue>

@@ -263,8 +263,11 @@ DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Scales &
   launch_before_wait<Config>();
   const int warp = shuffle_index((i32)thread_x() / 32, 0), lane = (int)lane_id();
   const int rank = Block::split > 1 ? (int)cluster_rank() : 0;
-  if (Block::split < Config::k_split && block_x() % (u32)Config::k_split != 0)
+  if (Block::split < Config::k_split && block_x() % (u32)Config::k_split != 0) {
+    if (warp < 4)
+      skip_epilogue(epilogue, shape.m());
     return;
+  }
   const SwapWork work = swap_work<Config>(shape, rank);
   using Stages = SwapStages<Config>;
   SwapProducer<Config, Stages, Shape> producer(shape, Stages{ring, full}, empty, work);
@@ -331,6 +334,7 @@ DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Scales &
       sums.store(shape, place, rank, own, scales, begun);
     }
   }
+  end_epilogue(begun, shape.m());
 }
 
 /// Maps: of A, of boxes of `rows` x 128 bytes; of the B of each matmul, of 64 x 64, or, of bytes, 64 x 128.

@@ -337,4 +337,11 @@ DEVICE u32 atomic_add(u32 *to, u32 value) {
   check_aligned(to, 4);
   return __atomic_fetch_add(to, value, __ATOMIC_ACQ_REL);
 }
+DEVICE void atomic_max(u64 *to, u64 value) {
+  check_aligned(to, 8);
+  u64 seen = __atomic_load_n(to, __ATOMIC_RELAXED);
+  while (seen < value &&
+         !__atomic_compare_exchange_n(to, &seen, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+  }
+}
 DEVICE void fence_device() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }

@@ -115,11 +115,12 @@ std::optional<std::string> GemmSource::plainEpilogue(const Sums &sums) {
 }
 
 std::string GemmSource::epilogue(const Sums &sums) {
-  if (auto plain = plainEpilogue(sums))
+  const bool handsOut = problem.largest == Problem::Largest::FoundAlone;
+  if (auto plain = handsOut ? std::nullopt : plainEpilogue(sums))
     return *plain;
   body::Functor functor(source, "Epilogue");
   for (size_t index = 0; index < (problem.sideBySide() ? problem.matmuls.size() : 1); ++index)
-    EpilogueWriter(region, context, problem, functor, sums).write(index);
+    EpilogueWriter(region, context, problem, functor, sums, handsOut).write(index);
   source.declare(functor.text());
   return functor.instance();
 }
@@ -219,6 +220,12 @@ KernelDraft GemmSource::finishSwapAB(const Sums &sums, uint32_t threads, uint32_
     source.include("sending_epilogue.cuh");
     arguments.back() = fmt::format("sending_epilogue<{}>({}, {}, {}, {})", context.sendsTo, arguments.back(),
                                    source.exchange(), rowBytes, source.size(problem.m * Dim(rowBytes)));
+  }
+  if (problem.largest != Problem::Largest::None) {
+    source.include("arg_max_epilogue.cuh");
+    arguments.back() =
+        fmt::format("arg_max_epilogue<Config::rows>({}, {}, {})", arguments.back(),
+                    source.scratch(largestWords(problem.m, context.target), true), sums.partsOfRow);
   }
   return finishWithMaps(arguments, threads, clusterBlocks, computes ? nullptr : &mapOfA, mapOf, entry.text());
 }

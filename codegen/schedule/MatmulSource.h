@@ -15,6 +15,7 @@ struct Sums {
   bool readsAhead =
       false; ///< what the epilogue reads is asked for before; the first column is a multiple of the width
   bool sends = false; ///< as KernelContext::sendsTo asks; the epilogue's store is not StoreAt then
+  int64_t partsOfRow = 0; ///< where Problem::largest: of each row, what warps find
 };
 
 struct TileHeads;
@@ -94,6 +95,9 @@ private:
   std::string name;
   body::KernelSource source;
 };
+
+/// 32-bit words for what warps find, where Problem::largest, of so many rows.
+Dim largestWords(const Dim &rows, const TargetInfo &target);
 
 /// Declares Routing: where each row's expert lies. An object of it.
 /// `isEarly`: it is read before pdl_wait().

@@ -32,12 +32,13 @@ Memory memoryOf(const Problem &problem, const Sharing &sharing) {
   const int64_t parts = (sharing.kSplit - 1) * groups * tiles * 2048,
                 staged = sums * (rows < 16 ? 8 : 16) * 20 * 16,
                 computed = computes ? 128 * rows * boxesOfRows(problem, sharing) : 0,
-                heads = problem.headTiles == 0 ? 0 : rows * (tile * sharing.tiles + 8) * 2;
+                heads = problem.headTiles == 0 ? 0 : rows * (tile * sharing.tiles + 8) * 2,
+                largest = problem.largest == Problem::Largest::None ? 0 : 4 * 8 * rows;
   const int64_t ofBox = 128 * (tile * tiles + (computes ? 0 : rows)) +
                         (scalesSteps(problem) ? 4 * (tile * tiles + rows) : 0);
   constexpr int64_t reductions = 2048; // of the rows that are computed
   return {sharing.boxes * ofBox, parts + computed + heads,
-          staged + 16 * mostStages + 64 + ringAlignment + (computes ? reductions : 0)};
+          staged + 16 * mostStages + 64 + ringAlignment + largest + (computes ? reductions : 0)};
 }
 
 /// Tiles of columns that a block takes one after the other: as many for each.
@@ -122,6 +123,12 @@ Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
   return sharing;
 }
 
+Dim blocksOf(const Problem &problem, const Sharing &sharing, const TargetInfo &target) {
+  const Dim tiles = columnTiles(problem, tile * sharing.tiles);
+  return sharing.kSplit > 1 ? tiles * Dim(sharing.kSplit)
+                            : tiles.ceilDiv(turnsOf(problem, sharing, target));
+}
+
 bool isKMajorB(const Problem &problem) { return problem.b.rowStride == Dim(1); }
 
 bool fitsB(const Problem &problem, const Matmul &matmul, DType type) {
@@ -185,6 +192,15 @@ bool readsSwappedRows(const Problem &problem) {
   return problem.a.columnStride == Dim(1) && stride &&
          readsTiles(problem.a.offset, problem.m == Dim(1) ? Dim(vectorBytes) : *stride,
                     8 * static_cast<int64_t>(byteSize(problem.a.type)));
+}
+
+int64_t largestPartsOfRow(const Problem &problem, const TargetInfo &target) {
+  return 4 * *blocksOf(problem, chooseSharing(problem, target), target).constant();
+}
+
+Dim largestWords(const Dim &rows, const TargetInfo &target) {
+  const int64_t mostBlocks = 2 * target.multiprocessors;
+  return Dim::min(rows, Dim(mostRows)) * Dim(2 * 4 * mostBlocks);
 }
 
 int64_t swappedDepth(const Problem &problem) { return 128 / static_cast<int64_t>(byteSize(problem.a.type)); }
@@ -277,7 +293,10 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
   source.set("weights_before_wait", llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
                return context.isIndependentOfPredecessor(matmul.b.input);
              }));
-  sums.sends = !heads && canSend(region, context, problem, sums);
+  if (problem.largest != Problem::Largest::None)
+    sums.partsOfRow = largestPartsOfRow(problem, context.target);
+  else
+    sums.sends = !heads && canSend(region, context, problem, sums);
   // The kernel behind one that sends begins once all before this one is done.
   const bool early = context.mayLaunchEarly && !sums.sends;
   if (early)
@@ -298,9 +317,7 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
   draft.kernel.dynamicSharedBytes =
       static_cast<uint32_t>(stages * memory.stage + memory.parts + ringAlignment);
   draft.kernel.features |= static_cast<uint32_t>(Feature::Wgmma | Feature::Tma | Feature::Clusters);
-  const Dim tiles = columnTiles(problem, tile * sharing.tiles);
-  draft.gridX = sharing.kSplit > 1 ? tiles * Dim(sharing.kSplit)
-                                   : tiles.ceilDiv(turnsOf(problem, sharing, context.target));
+  draft.gridX = blocksOf(problem, sharing, context.target);
   return draft;
 }
 

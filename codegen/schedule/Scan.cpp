@@ -33,11 +33,12 @@ size_t normalised(int64_t axis, size_t rank) {
 
 using scalar::Level;
 
-/// A kernel in which each warp, or each block, walks the rows of input 0 along `axis`.
+/// A kernel in which each warp, or each block, walks the rows of the op's first operand along `axis`.
 class RowWalk {
 public:
   RowWalk(const Region &region, const KernelContext &context, int64_t axis)
-      : region(region), context(context), shape(context.shape(region.inputs[0])),
+      : region(region), context(context), input(indexOf(region, region.ops[0]->getOperand(0))),
+        view(context.inputs[input]), shape(context.shape(region.inputs[input])),
         axis(normalised(axis, shape.size())), rows(shape), source(region, context.inputs),
         printer(graph, source.names) {
     rows[this->axis] = 1;
@@ -45,9 +46,12 @@ public:
     index[this->axis] = graph.input("at", DType::I64, Level::Element);
   }
 
-  /// The element of input 0 at `at`.
+  /// The element of the operand at `at`.
   scalar::Value element() {
-    return graph.load(source.body.pointer(0), source.body.address(graph, context.inputs[0], index));
+    return graph.load(source.body.pointer(input), source.body.address(graph, view, index));
+  }
+  static unsigned indexOf(const Region &region, Value value) {
+    return static_cast<unsigned>(llvm::find(region.inputs, value) - region.inputs.begin());
   }
   /// Body::element gives `loaded`; Body::put writes `stored` at `place` of the result. `count`: an argument
   /// of the function behind the rows' number and length.
@@ -65,10 +69,10 @@ public:
                                                        heldType, width);
     printer.enterBlock();
     if (width > 1) {
-      const std::string type = body::spelling(dtype(region.inputs[0])),
-                        at = printer.value(source.body.address(graph, context.inputs[0], index), load);
+      const std::string type = body::spelling(dtype(region.inputs[input])),
+                        at = printer.value(source.body.address(graph, view, index), load);
       load.line(fmt::format("const Vec<{0}, {1}> loaded = load_vec<{0}, {1}>({2} + {3});", type, width,
-                            source.body.input(0), at));
+                            source.body.input(input), at));
       load.line(fmt::format("for (int i = 0; i < {}; ++i)", width));
       load.line(fmt::format("  held[i] = held_as<{}>(loaded, i);", heldType));
     } else {
@@ -117,7 +121,6 @@ public:
   }
   /// Body::elements loads neighbours of a row, as many as fit 16 bytes, where they lie side by side.
   void readVectors() {
-    const View &view = context.inputs[0];
     auto fits = [&](int64_t width) {
       for (size_t dim = 0; dim < shape.size(); ++dim)
         if (dim == axis ? view.strides[dim] != Dim(1) || !shape[dim].knownMultipleOf(width)
@@ -125,7 +128,7 @@ public:
           return false;
       return view.offset.knownMultipleOf(width);
     };
-    width = 16 / static_cast<int64_t>(byteSize(dtype(region.inputs[0])));
+    width = 16 / static_cast<int64_t>(byteSize(dtype(region.inputs[input])));
     while (width > 1 && !fits(width))
       width /= 2;
     source.config.set("width", width);
@@ -134,6 +137,8 @@ public:
 
   const Region &region;
   const KernelContext &context;
+  const unsigned input; ///< of the region
+  const View &view;
   uint32_t threads = blockThreads, cluster = 1;
   int64_t rowsPerBlock = blockThreads / 32;
   int64_t width = 0; ///< of Body::elements; 0: Body::element
@@ -215,8 +220,7 @@ KernelDraft emitSample(nn::SampleOp op, const Region &region, const KernelContex
   walk.source.config.set("i64", "count",
                          body::integerLiteral(DType::I64, static_cast<int64_t>(op.getTopK())));
   walk.source.config.set("u64", "share", body::integerLiteral(DType::U64, static_cast<int64_t>(op.share())));
-  const auto seedInput =
-      static_cast<unsigned>(llvm::find(region.inputs, op.getSeed()) - region.inputs.begin());
+  const unsigned seedInput = RowWalk::indexOf(region, op.getSeed());
   scalar::Graph seeds;
   const scalar::Value index[] = {seeds.input("at", DType::I64, Level::Element)};
   const scalar::Value seed = seeds.convertRegister(

@@ -10,6 +10,7 @@ const Schedule &rowSchedule();       ///< a block or warp per row: norms, softma
 const Schedule &scanSchedule();      ///< cumsum, arg_max, top_k, sample, scatter_nd
 const Schedule &matmulSchedule();
 const Schedule &matmulChainSchedule(); ///< a norm, matmuls of it, heads of their results
+const Schedule &matmulArgMaxSchedule(); ///< a matmul, and the place of the largest of each row
 const Schedule &expertSchedule();  ///< nn.expert_matmul
 const Schedule &routerSchedule();  ///< the choice of experts
 const Schedule &attentionSchedule();

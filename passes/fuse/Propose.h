@@ -30,6 +30,9 @@ struct ProposalContext {
 /// candidate.
 Proposals proposeEpilogues(const ProposalContext &context);
 
+/// From every nn.arg_max of a matmul's result, or of scalar ops after it: both.
+Proposals proposeArgMaxes(const ProposalContext &context);
+
 /// Disjoint sets of elementwise and index ops that no other family takes, as large as possible, whose results
 /// have one shape. Cheap ops with other readers are cloned; expensive ones are never computed twice.
 Proposals proposePointwise(const ProposalContext &context);

@@ -34,6 +34,7 @@ ArrayRef<Proposer> proposers() {
                                  {"norm_matmul", proposeNormMatmuls},
                                  {"qkv_rope", proposeQkvRopes},
                                  {"rope_attention", proposeRopeAttentions},
+                                 {"matmul_arg_max", proposeArgMaxes, /*isForRest=*/true},
                                  {"sibling_norms", proposeSiblingNorms, /*isForRest=*/true},
                                  {"norm_epilogue", proposeNormEpilogues, /*isForRest=*/true},
                                  {"attention_layout", proposeAttentionLayouts, /*isForRest=*/true},

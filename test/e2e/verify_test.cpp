@@ -3,10 +3,12 @@
 
 #include "api/CapSizes.h"
 #include "api/Lower.h"
+#include "api/NearPlaces.h"
 #include "api/Trial.h"
 #include "api/Verify.h"
 #include "ir/dialect/SymbolicShapes.h"
 #include "ir/dialect/Types.h"
+#include "ir/reference/Reference.h"
 #include "passes/Pipeline.h"
 #include "passes/ShapeTable.h"
 
@@ -246,6 +248,37 @@ func.func @main(%x: tensor<?x1536xf16> {nn.dims = ["rows", 1536]}, %w: tensor<15
   }
 }
 
+/// Random elements are seldom alike, but nearly: another place is right if its element is as large.
+TEST(VerifyFusions, PlacesOfElementsThatAreNearlyAsLarge) {
+  auto context = makeContext();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
+func.func @main(%x: tensor<?x64xbf16> {nn.dims = ["rows", 64]}, %w: tensor<3000x64xbf16>) -> tensor<?xi64> {
+  %0 = fusion.group "matmul_arg_max" schedule "matmul_arg_max" (%a = %x, %c = %w) : (tensor<?x64xbf16>, tensor<3000x64xbf16>) -> (tensor<?xi64>) {
+    %1 = nn.matmul %a, %c {transpose_b = true} : (tensor<?x64xbf16>, tensor<3000x64xbf16>) -> tensor<?x3000xbf16>
+    %2 = nn.arg_max %1 {axis = 1 : i64, keepdims = false} : (tensor<?x3000xbf16>) -> tensor<?xi64>
+    fusion.yield %2 : tensor<?xi64>
+  }
+  return %0 : tensor<?xi64>
+})",
+                                                        context.get());
+  ASSERT_TRUE(module);
+  auto function = *module->getOps<mlir::func::FuncOp>().begin();
+  for (int again = 0; again < 2; ++again) {
+    Status right = verifyKernels(function, PlanOptions{"sm_90a"});
+    EXPECT_TRUE(bool(right)) << right.error().message;
+  }
+  // One warp's finds are looked at alone.
+  auto edited = [](ProgramPlan &plan) {
+    for (Alternative &alternative : plan.steps.at(0).alternatives)
+      if (alternative.launches.size() == 2 && alternative.variant == std::string(kernelVariant))
+        alternative.launches[0].gridX = 1;
+  };
+  Status wrong = verifyKernels(function, PlanOptions{"sm_90a"}, edited);
+  ASSERT_FALSE(bool(wrong));
+  EXPECT_EQ(wrong.error().kind, ErrorKind::AnswerIsNo) << wrong.error().message;
+  EXPECT_THAT(wrong.error().message, HasSubstr("matmul_arg_max at"));
+}
+
 TEST(VerifyFusions, SizesThatABodySpeaksOfStay) {
   auto context = makeContext();
   auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
@@ -321,6 +354,38 @@ TEST(Verify, QuantisedValuesMayDifferByTiesOnly) {
   values[9] = 15;
   EXPECT_FALSE(differsByTies(tensor(values), expected)) << "two steps";
   EXPECT_FALSE(differsByTies(tensor(std::vector<int8_t>(64, 14)), expected)) << "everywhere";
+}
+
+TEST(Verify, PlacesOfLargest) {
+  auto context = makeContext();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
+func.func @main(%x: tensor<2x4xbf16>) -> tensor<2xi64> {
+  %0 = fusion.group "g" schedule "scan" (%a = %x) : (tensor<2x4xbf16>) -> (tensor<2xi64>) {
+    %1 = nn.neg %a : (tensor<2x4xbf16>) -> tensor<2x4xbf16>
+    %2 = nn.arg_max %1 {axis = 1 : i64, keepdims = false} : (tensor<2x4xbf16>) -> tensor<2xi64>
+    fusion.yield %2 : tensor<2xi64>
+  }
+  return %0 : tensor<2xi64>
+})",
+                                                        context.get());
+  ASSERT_TRUE(module);
+  const NearPlaces near(*module->getOps<mlir::func::FuncOp>().begin());
+  auto interpreter = Interpreter::create(near.function(), "");
+  ASSERT_TRUE(bool(interpreter));
+  const std::vector<float> values = {-1, -8, -8.0625f, -7, 3, 2, 1, 1};
+  const NamedTensors inputs = {{"arg0", Tensor::of<float>(DType::F32, {2, 4}, values).convertedTo(DType::BF16)}};
+  auto expected = interpreter->run(inputs);
+  ASSERT_TRUE(bool(expected)) << expected.error().message;
+  EXPECT_EQ(expected->at("result0").toInts(), (std::vector<int64_t>{2, 2}));
+  auto isAsLarge = [&](std::vector<int64_t> places, const char *result = "result0") {
+    return near.isAsLarge(result, Tensor::of<int64_t>(DType::I64, {2}, places), *expected, inputs);
+  };
+  EXPECT_TRUE(isAsLarge({1, 2})) << "8 instead of 8.0625";
+  EXPECT_TRUE(isAsLarge({2, 3})) << "the second of two equal ones";
+  EXPECT_FALSE(isAsLarge({3, 2})) << "7 instead of 8.0625";
+  EXPECT_FALSE(isAsLarge({2, 1}));
+  EXPECT_FALSE(isAsLarge({2, 4})) << "no place";
+  EXPECT_FALSE(isAsLarge({2, 2}, "result1")) << "the elements themselves";
 }
 
 TEST(Verify, WhatQuantises) {

@@ -112,10 +112,22 @@ void tokens(GraphBuilder &b) {
             {"i64", {"b"}}, attributes + "}");
     return;
   }
-  case 2:
-    b.build("arg_max", {b.input({element, {"b", "s", vocabulary}})}, {"i64", {"b", "s"}},
-            " {axis = 2 : i64, keepdims = false}");
+  case 2: { // of what is there, or of what a head makes
+    int scores = -1;
+    if (b.random.chance(50)) {
+      const std::string depth = b.random.of({"64", "72", "256"});
+      scores = b.matmul(b.input({element, {"b", "s", depth}}), vocabulary);
+      if (b.random.chance(40))
+        scores = b.binary("add", scores, b.vector(scores));
+      if (b.random.chance(20))
+        scores = b.cast(scores, "f32");
+      scores = b.maybeShared(scores);
+    } else {
+      scores = b.input({element, {"b", "s", vocabulary}});
+    }
+    b.build("arg_max", {scores}, {"i64", {"b", "s"}}, " {axis = 2 : i64, keepdims = false}");
     return;
+  }
   case 3: {
     const int x = b.input({element, {"b", "s", b.width}});
     const int y =

@@ -1,0 +1,215 @@
+// A matmul with the ops of its epilogue, and the place of the largest element of each row: for few rows
+// gemm_swap_ab finds it while it stores them, and a small kernel looks at what its warps have found; for others
+// kernels of the two parts, as they would be without the group.
+#include "codegen/schedule/MatmulSwap.h"
+#include "codegen/schedule/PlannedParts.h"
+#include "codegen/schedule/Schedules.h"
+
+#include "llvm/Support/ErrorHandling.h"
+
+#include <fmt/format.h>
+
+using namespace mlir;
+
+namespace fusion {
+
+namespace {
+using Largest = matmul::Problem::Largest;
+
+/// A region in parts, and how each is computed by itself.
+class MatmulArgMax {
+public:
+  /// Why the region is none; nothing if it is one.
+  static std::variant<std::shared_ptr<MatmulArgMax>, std::string> of(const Region &region,
+                                                                     const KernelContext &context) {
+    auto made = std::make_shared<MatmulArgMax>();
+    made->region = region;
+    if (auto reason = made->split())
+      return *reason;
+    if (auto reason = made->plan(context))
+      return *reason;
+    return std::move(made);
+  }
+
+  std::vector<PlannedAlternative> alternatives(const KernelContext &context) const {
+    const std::vector<PlannedAlternative> parts =
+        oneAfterTheOther(products.alternatives(), choice.alternatives());
+    if (context.batchInvariant)
+      return parts;
+    std::vector<PlannedAlternative> all;
+    if (rows.constant())
+      all.push_back(together({}));
+    for (int64_t most = 8, least = 1; !rows.constant() && most <= mostRows; least = most + 1, most *= 2)
+      all.push_back(together(SizeRange{rows, least, most}));
+    auto add = [&](int64_t least, int64_t most, const char *variant) {
+      for (const PlannedAlternative &one : parts)
+        if (auto when = both(one.when, {{rows, least, most}})) {
+          all.push_back(one);
+          all.back().when = rows.constant() ? Predicate() : *when;
+          all.back().variant = variant;
+        }
+    };
+    if (!rows.constant())
+      add(mostRows + 1, INT64_MAX, kernelVariant);
+    add(1, mostRows, otherKernelVariant);
+    return all;
+  }
+
+private:
+  static constexpr int64_t mostRows = 128;
+
+  std::optional<std::string> split() {
+    auto found = llvm::find_if(region.ops, llvm::IsaPred<nn::ArgMaxOp>);
+    if (found == region.ops.end())
+      return std::string("no nn.arg_max");
+    auto argMax = cast<nn::ArgMaxOp>(*found);
+    elements = argMax.getX();
+    places = argMax.getY();
+    const auto rank = tensorType(elements).getRank(), axis = static_cast<int64_t>(argMax.getAxis());
+    if (axis != -1 && axis != rank - 1)
+      return std::string("nn.arg_max along another dim than the columns of the matmul");
+    for (Region *part : {&productsRegion, &choiceRegion}) {
+      part->inputs = region.inputs;
+      part->anchor = region.anchor;
+      part->pattern = region.pattern;
+    }
+    llvm::copy_if(region.ops, std::back_inserter(productsRegion.ops),
+                  [&](Operation *op) { return op != argMax; });
+    if (!llvm::is_contained(productsRegion.ops, elements.getDefiningOp()))
+      return std::string("nn.arg_max of what the matmul does not make");
+    if (!isFloat(dtype(elements)) || byteSize(dtype(elements)) > 4)
+      return std::string("nn.arg_max of integers or f64");
+    for (Value output : region.outputs)
+      if (output != elements && output != places)
+        return std::string("another result than the elements and the places of the largest");
+    productsRegion.outputs = {elements};
+    choiceRegion.ops = {argMax};
+    choiceRegion.outputs = {places};
+    partsChoice = choiceRegion;
+    partsChoice.inputs.push_back(elements);
+    return std::nullopt;
+  }
+
+  std::optional<std::string> plan(const KernelContext &context) {
+    if (auto reason = products.make(productsRegion, region, matmulSchedule(), context))
+      return reason;
+    if (auto reason = choice.make(partsChoice, region, scanSchedule(), context))
+      return reason;
+    auto analysed = matmul::analyse(productsRegion, products.contextIn(context));
+    if (auto *reason = std::get_if<std::string>(&analysed))
+      return *reason;
+    const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
+    rows = problem.m;
+    if (problem.matmuls.size() != 1)
+      return std::string("several matmuls");
+    if (matmul::swapABRows(problem, context.target) < mostRows)
+      return std::string("gemm_swap_ab does not take the matmul");
+    if (!context.batchInvariant && (rows.constant().value_or(1) < 1 || rows.constant().value_or(1) > mostRows))
+      return fmt::format("one kernel is for 1 to {} rows: here there are {}", mostRows, *rows.constant());
+    return std::nullopt;
+  }
+
+  bool keepsElements() const { return llvm::is_contained(region.outputs, elements); }
+
+  /// The matmul that finds the largest, for so many rows, and the kernel after it.
+  PlannedAlternative together(std::optional<SizeRange> range) const {
+    auto within = [range](KernelContext context, auto emit) {
+      context.range = range ? &*range : nullptr;
+      return emit(context);
+    };
+    Region finding = productsRegion;
+    finding.ops = region.ops;
+    if (!keepsElements())
+      finding.outputs.clear();
+    PlannedAlternative made;
+    if (range)
+      made.when = {*range};
+    made.variant = kernelVariant;
+    made.kernels = {{finding,
+                     [this, within](const KernelContext &context) {
+                       return within(context, [&](const KernelContext &own) { return emitMatmul(own); });
+                     }},
+                    {choiceRegion, [this, within](const KernelContext &context) {
+                       return within(context, [&](const KernelContext &own) { return emitPlaces(own); });
+                     }}};
+    return made;
+  }
+
+  matmul::Problem problemIn(const KernelContext &context) const {
+    auto analysed = matmul::analyse(productsRegion, context);
+    matmul::Problem problem = std::move(std::get<matmul::Problem>(analysed));
+    problem.largest = keepsElements() ? Largest::Found : Largest::FoundAlone;
+    return problem;
+  }
+
+  KernelDraft emitMatmul(const KernelContext &context) const {
+    KernelContext own = context;
+    const View unstored = View::contiguous(elements, context.shape(elements));
+    if (!keepsElements())
+      own.outputs = unstored;
+    const matmul::Problem problem = problemIn(own);
+    KernelDraft draft = matmul::emitSwapAB(productsRegion, own, problem, nullptr);
+    draft.flops = problem.m * problem.n * problem.k * Dim(2);
+    return draft;
+  }
+
+  /// The place of the largest of what warps have found of each row.
+  KernelDraft emitPlaces(const KernelContext &context) const {
+    constexpr uint32_t threads = 128;
+    KernelContext own = context;
+    own.outputs = {};
+    const matmul::Problem problem = problemIn(own);
+    body::KernelSource source(choiceRegion, context.inputs);
+    scalar::Graph graph;
+    body::Printer printer(graph, source.names);
+    body::Code code(2);
+    const DType type = dtype(places);
+    const std::string place = printer.stored(
+        {graph.convert(type, graph.input("place", DType::I64, scalar::Level::Element)), type}, code);
+    code.line(fmt::format("store({} + row, {});", source.body.output(0), place));
+    source.include("arg_max_epilogue.cuh");
+    source.config.set("threads", int64_t(threads));
+    source.body.method("DEVICE void put(i64 row, i64 place) const", code);
+    std::string arguments =
+        fmt::format("{}, {}, {}", source.scratch(matmul::largestWords(problem.m, context.target), false),
+                    source.size(problem.m), matmul::largestPartsOfRow(problem, context.target));
+    KernelDraft draft = source.finish({.schedule = "scan",
+                                       .function = "place_of_largest",
+                                       .arguments = std::move(arguments),
+                                       .name = body::kernelName(choiceRegion, own),
+                                       .threads = threads});
+    draft.gridX = problem.m.ceilDiv(threads / 32);
+    return draft;
+  }
+
+  Region region, productsRegion, choiceRegion, partsChoice;
+  Value elements, places;
+  PlannedPart products, choice;
+  Dim rows = 1;
+};
+
+class MatmulArgMaxSchedule : public Schedule {
+public:
+  llvm::StringRef name() const override { return "matmul_arg_max"; }
+
+  Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
+    auto made = MatmulArgMax::of(region, context);
+    if (auto *reason = std::get_if<std::string>(&made))
+      return refusal(*reason);
+    auto found = std::get<std::shared_ptr<MatmulArgMax>>(made);
+    SchedulePlan plan{[](const KernelContext &) -> KernelDraft {
+      llvm_unreachable("two kernels: see split");
+    }};
+    plan.split = [found, context] { return found->alternatives(context); };
+    plan.batchInvariant = true; // then the parts alone
+    return plan;
+  }
+};
+} // namespace
+
+const Schedule &matmulArgMaxSchedule() {
+  static const MatmulArgMaxSchedule schedule;
+  return schedule;
+}
+
+} // namespace fusion
