@@ -22,6 +22,7 @@
 //     Row row(i64 index) const;                   // with its pointers set
 //     i64 misalignment(const Row &) const;        // if shifted: elements from an aligned address to the row
 //
+//     void choose(When, Row &) const;                                  // finds rows of tables
 //     void request(When, const RowChunk &, const Row &, Live &) const; // loads before the first pass
 //     void scalars(When, Row &) const;                                 // loads of one value per row
 //     void prefetch(When, const Row &) const;                          // has the L2 fetch this row
@@ -31,7 +32,7 @@
 //     void store_row(Row &) const;                                     // by one thread: one value per row
 //   };
 //
-// Any of request, scalars, prefetch, finish and store_row may be missing.
+// Any of choose, request, scalars, prefetch, finish and store_row may be missing.
 
 struct RowConfig {
   static constexpr int threads = 128;      // of a block
@@ -187,6 +188,12 @@ struct RowThread {
 template <class T>
 DEVICE T &any_of_type();
 template <class Body, class When, class = void>
+constexpr bool has_choose = false;
+template <class Body, class When>
+constexpr bool has_choose<
+    Body, When, decltype(any_of_type<const Body>().choose(When(), any_of_type<typename Body::Row>()))> =
+    true;
+template <class Body, class When, class = void>
 constexpr bool has_scalars = false;
 template <class Body, class When>
 constexpr bool has_scalars<
@@ -225,6 +232,8 @@ constexpr bool
 template <class When, class Config, class Body>
 DEVICE void load_row(const Body &body, const RowThread<Config> &thread, typename Body::Row &row,
                      typename Body::Live &live) {
+  if constexpr (has_choose<Body, When>)
+    body.choose(When(), row);
   if constexpr (has_requests<Body, When>)
 #pragma unroll
     for (int k = 0; k < RowThread<Config>::chunks; ++k)

@@ -150,6 +150,8 @@ void BodyPrinter::requests() {
   for (bool early : {true, false}) {
     const std::string when = early ? "BeforeWait" : "AfterWait";
     function(
+        fmt::format("void choose({}, Row &row)", when), [&] { choose(early); }, /*mayBeMissing=*/true);
+    function(
         fmt::format("void request({}, const RowChunk &at, const Row &row, Live &live)", when),
         [&] { preload(early); }, /*mayBeMissing=*/true);
     function(

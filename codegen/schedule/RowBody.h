@@ -92,6 +92,7 @@ private:
   void choosePreloads();
   void preload(bool early);
   void scalars(bool early);
+  void choose(bool early);
   void prefetch(bool early);
   bool isPairFolded(const Node *load) const;
   std::string heldVectors(const Node *load) const;

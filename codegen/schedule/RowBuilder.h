@@ -39,6 +39,7 @@ private:
   Node *value(mlir::Value value, Space space);
   Node *scatteredRows(mlir::Value rows, size_t rank, const Space &space);
   Node *load(unsigned input, const View &view, const Space &space, llvm::ArrayRef<int64_t> divisors = {});
+  Node *gathered(nn::GatherOp op, const Space &space);
   Node *reshaped(mlir::Operation *op, const Space &space);
   std::optional<std::pair<unsigned, View>> viewOf(mlir::Value value) const {
     return inputView(region, context, value);

@@ -74,6 +74,35 @@ bool Builder::isDropped(Value value) {
   return false;
 }
 
+// Rows of a table, one of which is chosen for each row.
+Node *Builder::gathered(nn::GatherOp op, const Space &space) {
+  auto table = viewOf(op.getX()), chosen = viewOf(op.getIndices());
+  const DimShape &shape = context.shape(op.getY());
+  const auto axis = static_cast<int64_t>(op.getAxis());
+  if (!table || !chosen || table->second.shape.size() != 2 || (axis != 0 && axis != -2))
+    return fail("nn.gather of other than rows of a table");
+  if (space.form != 0 || space.dropped || shape.back() != space.width || space.width != graph.width)
+    return fail("nn.gather of rows that are not the region's");
+  if (context.algorithm)
+    return fail("nn.gather beside a sum over ranks");
+  View rows = table->second, entry = chosen->second;
+  const Dim step = rows.strides[0];
+  rows.shape.erase(rows.shape.begin());
+  rows.strides.erase(rows.strides.begin());
+  entry.shape.push_back(Dim(1));
+  entry.strides.push_back(Dim(0));
+  Node *index = load(chosen->first, entry, space);
+  Node *loaded = index ? load(table->first, rows, space) : nullptr;
+  if (!loaded)
+    return nullptr;
+  loaded->op = op;
+  loaded->operands = {index};
+  loaded->chosen = index;
+  loaded->entries = table->second.shape[0];
+  loaded->access.rowStep = step;
+  return loaded;
+}
+
 // A reshape of a computed value keeps its rows and columns: only the leading dims are split differently.
 Node *Builder::reshaped(Operation *op, const Space &space) {
   if (space.form != 0) {

@@ -23,7 +23,7 @@ struct Access {
   unsigned outer = 0;                   ///< into Graph::outerDims: what the row number is split into
   unsigned columnDims = 1;             ///< the last dims of the view, which make up the row
   llvm::SmallVector<int64_t> divisors; ///< per dim; a scale for every block has the block's size here
-  Dim rowStep = 0;                     ///< elements between the rows that Store::row counts
+  Dim rowStep = 0; ///< elements between the rows that Store::row, or Node::chosen, counts
 };
 
 /// Another column of the same row, for rotary embeddings.
@@ -65,7 +65,9 @@ struct Node {
   std::string from;      ///< Load: an array of the block that holds the rows, if they are in no input
   bool summed =
       false; ///< Load: of the sum over ranks of what its operand loads, which is made before the passes
-  ColumnMap map;         ///< Move
+  Node *chosen = nullptr; ///< Load: an integer of the row, which says where in a table that lies
+  Dim entries = 0;        ///< of that table
+  ColumnMap map;          ///< Move
 };
 
 struct Store {

@@ -269,7 +269,7 @@ static int64_t elementsOfThread(const Graph &graph, const Layout &layout, int64_
 bool isPrefetched(const Graph &graph, const Node &load) {
   const Access &access = load.access;
   const View &view = access.view;
-  if (load.kind != Node::Kind::Load || load.summed || load.level != Level::Element ||
+  if (load.kind != Node::Kind::Load || load.summed || load.chosen || load.level != Level::Element ||
       access.columnDims != 1 || view.strides.back() != Dim(1) ||
       llvm::any_of(access.divisors, [](int64_t divisor) { return divisor != 1; }))
     return false;

@@ -17,6 +17,8 @@ bool BodyPrinter::isConstant(const Node *load) const {
 /// It can be read before the kernel just before has finished. Rows of a few lanes share what they read,
 /// tables of angles and weights, in the L1, which load_early passes by: not worth it.
 bool BodyPrinter::isEarly(const Node *load) const {
+  if (load->chosen && !isEarly(load->chosen))
+    return false;
   return isConstant(load) ||
          ((asksEarly || layout.wholeBlock()) && context.isIndependentOfPredecessor(load->access.index));
 }
@@ -89,6 +91,16 @@ void BodyPrinter::preload(bool early) {
   for (const Node *node : preloads)
     if (isEarly(node) == early && !isOfReducer(node))
       fillPreload(node, early);
+}
+
+/// Where rows of tables begin.
+void BodyPrinter::choose(bool early) {
+  for (const Node &node : graph.nodes)
+    if (node.chosen && pointerNames.contains(&node) && isEarly(node.chosen) == early) {
+      const std::string &pointer = pointerNames.at(&node), entry = rowValue(node.chosen);
+      writer.line(fmt::format("{0} = {0} + gather_index((i64){1}, {2}) * {3};", pointer, entry,
+                              writer.size(node.entries), writer.size(node.access.rowStep)));
+    }
 }
 
 /// A scale of the row or the tensor: what is loaded where it is needed is waited for.

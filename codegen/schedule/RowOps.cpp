@@ -310,6 +310,8 @@ Node *Builder::lower(Operation *op, unsigned result, const Space &space) {
   if (isa<nn::AllReduceOp>(op))
     return fail(context.algorithm ? "nn.all_reduce of what the same kernel computes"
                                   : "nn.all_reduce waits for the other ranks");
+  if (auto gather = dyn_cast<nn::GatherOp>(op))
+    return gathered(gather, space);
   if (isa<nn::ReshapeOp>(op))
     return reshaped(op, space);
   if (auto transpose = dyn_cast<nn::TransposeOp>(op))

@@ -30,6 +30,9 @@ struct ProposalContext {
 /// candidate.
 Proposals proposeEpilogues(const ProposalContext &context);
 
+/// From every norm of rows of tables, or of scalar ops on such: all of them.
+Proposals proposeEmbeddingNorms(const ProposalContext &context);
+
 /// From every nn.arg_max of a matmul's result, or of scalar ops after it: both.
 Proposals proposeArgMaxes(const ProposalContext &context);
 

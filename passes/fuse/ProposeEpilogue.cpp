@@ -35,6 +35,7 @@ ArrayRef<Proposer> proposers() {
                                  {"qkv_rope", proposeQkvRopes},
                                  {"rope_attention", proposeRopeAttentions},
                                  {"matmul_arg_max", proposeArgMaxes, /*isForRest=*/true},
+                                 {"embedding_norm", proposeEmbeddingNorms, /*isForRest=*/true},
                                  {"sibling_norms", proposeSiblingNorms, /*isForRest=*/true},
                                  {"norm_epilogue", proposeNormEpilogues, /*isForRest=*/true},
                                  {"attention_layout", proposeAttentionLayouts, /*isForRest=*/true},
