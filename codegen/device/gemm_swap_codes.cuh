@@ -174,8 +174,11 @@ DEVICE void gemm_swap_codes(const Shape &shape, const Weights &weights, const Ep
   const int warp = shuffle_index((i32)thread_x() / 32, 0), lane = (int)lane_id();
   const int group = warp / 4, feeder = warp - 4 * Block::groups_of_warps;
   const int rank = Block::split > 1 ? (int)cluster_rank() : 0;
-  if (Block::split < Config::k_split && block_x() % (u32)Config::k_split != 0)
+  if (Block::split < Config::k_split && block_x() % (u32)Config::k_split != 0) {
+    if (warp < 4)
+      skip_epilogue(epilogue, shape.m());
     return;
+  }
   const SwapWork work = swap_work<SwapSumsConfig<Config>, Block::depth>(shape, rank);
   using Stages = CodeStages<Config, Weights>;
   SwapProducer<Config, Stages, Shape> producer(shape, Stages{ring, full}, empty, work);
@@ -203,6 +206,9 @@ DEVICE void gemm_swap_codes(const Shape &shape, const Weights &weights, const Ep
       producer.go_on(map_a, maps...);
     return;
   }
+  Epilogue begun = epilogue;
+  if (group == 0)
+    begin_epilogue(begun);
   RingPlace at{group, 0};
   int next = group;
   u32 parity = 0;
@@ -223,6 +229,8 @@ DEVICE void gemm_swap_codes(const Shape &shape, const Weights &weights, const Ep
         mbarrier_arrive_expect(exchanged, Block::bytes_of_parts(rank));
       sums.add_parts(from_cluster, exchanged, rank);
     }
-    sums.store(shape, place, rank, staged + warp * staged_size, Unscaled(), epilogue);
+    sums.store(shape, place, rank, staged + warp * staged_size, Unscaled(), begun);
   }
+  if (group == 0)
+    end_epilogue(begun, shape.m());
 }

@@ -1,6 +1,6 @@
 // A matmul with the ops of its epilogue, and the place of the largest element of each row: for few rows
-// gemm_swap_ab finds it while it stores them, and a small kernel looks at what its warps have found; for others
-// kernels of the two parts, as they would be without the group.
+// gemm_swap_ab, or gemm_swap_codes of quantised weights, finds it while it stores them, and a small kernel
+// looks at what its warps have found; for others kernels of the two parts, as they would be without the group.
 #include "codegen/schedule/MatmulSwap.h"
 #include "codegen/schedule/PlannedParts.h"
 #include "codegen/schedule/Schedules.h"
@@ -32,32 +32,44 @@ public:
   }
 
   std::vector<PlannedAlternative> alternatives(const KernelContext &context) const {
-    const std::vector<PlannedAlternative> parts =
-        oneAfterTheOther(products.alternatives(), choice.alternatives());
+    std::vector<PlannedAlternative> ofMatmul;
+    for (PlannedAlternative &one : products.alternatives())
+      if (llvm::StringRef(one.variant).empty() || one.variant == std::string_view(kernelVariant))
+        ofMatmul.push_back(std::move(one));
+    const std::vector<PlannedAlternative> parts = oneAfterTheOther(ofMatmul, choice.alternatives());
     if (context.batchInvariant)
       return parts;
     std::vector<PlannedAlternative> all;
-    if (rows.constant())
-      all.push_back(together({}));
-    for (int64_t most = 8, least = 1; !rows.constant() && most <= mostRows; least = most + 1, most *= 2)
-      all.push_back(together(SizeRange{rows, least, most}));
-    auto add = [&](int64_t least, int64_t most, const char *variant) {
+    auto addParts = [&](int64_t least, int64_t most, const char *variant) {
       for (const PlannedAlternative &one : parts)
-        if (auto when = both(one.when, {{rows, least, most}})) {
+        if (auto when = both(one.when, {{rows, least, most}}); when && least <= most) {
           all.push_back(one);
           all.back().when = rows.constant() ? Predicate() : *when;
           all.back().variant = variant;
         }
     };
-    if (!rows.constant())
-      add(mostRows + 1, INT64_MAX, kernelVariant);
-    add(1, mostRows, otherKernelVariant);
+    auto addTogether = [&](int64_t least, int64_t most, const char *variant) {
+      for (int64_t end = 8; least <= most; least = end + 1, end *= 2)
+        if (least <= end)
+          all.push_back(together(SizeRange{rows, least, std::min(end, most)}, variant));
+    };
+    if (const std::optional<int64_t> known = rows.constant()) {
+      if (*known < usualRows)
+        addParts(*known, *known, kernelVariant);
+      all.push_back(together(std::nullopt, *known < usualRows ? otherKernelVariant : kernelVariant));
+      if (*known >= usualRows)
+        addParts(*known, *known, otherKernelVariant);
+      return all;
+    }
+    addParts(1, usualRows - 1, kernelVariant);
+    addTogether(usualRows, mostRows, kernelVariant);
+    addParts(mostRows + 1, INT64_MAX, kernelVariant);
+    addTogether(1, usualRows - 1, otherKernelVariant);
+    addParts(usualRows, mostRows, otherKernelVariant);
     return all;
   }
 
 private:
-  static constexpr int64_t mostRows = 128;
-
   std::optional<std::string> split() {
     auto found = llvm::find_if(region.ops, llvm::IsaPred<nn::ArgMaxOp>);
     if (found == region.ops.end())
@@ -102,8 +114,13 @@ private:
     rows = problem.m;
     if (problem.matmuls.size() != 1)
       return std::string("several matmuls");
-    if (matmul::swapABRows(problem, context.target) < mostRows)
-      return std::string("gemm_swap_ab does not take the matmul");
+    mostRows = matmul::swapABRows(problem, context.target);
+    if (mostRows == 0) {
+      mostRows = matmul::swapCodesRows(problem, context.target);
+      usualRows = 5; // fewer are taken by gemm_swap_codes where it measured faster
+    }
+    if (mostRows == 0)
+      return std::string("neither gemm_swap_ab nor gemm_swap_codes takes the matmul");
     if (!context.batchInvariant && (rows.constant().value_or(1) < 1 || rows.constant().value_or(1) > mostRows))
       return fmt::format("one kernel is for 1 to {} rows: here there are {}", mostRows, *rows.constant());
     return std::nullopt;
@@ -112,7 +129,7 @@ private:
   bool keepsElements() const { return llvm::is_contained(region.outputs, elements); }
 
   /// The matmul that finds the largest, for so many rows, and the kernel after it.
-  PlannedAlternative together(std::optional<SizeRange> range) const {
+  PlannedAlternative together(std::optional<SizeRange> range, const char *variant) const {
     auto within = [range](KernelContext context, auto emit) {
       context.range = range ? &*range : nullptr;
       return emit(context);
@@ -124,7 +141,7 @@ private:
     PlannedAlternative made;
     if (range)
       made.when = {*range};
-    made.variant = kernelVariant;
+    made.variant = variant;
     made.kernels = {{finding,
                      [this, within](const KernelContext &context) {
                        return within(context, [&](const KernelContext &own) { return emitMatmul(own); });
@@ -148,7 +165,9 @@ private:
     if (!keepsElements())
       own.outputs = unstored;
     const matmul::Problem problem = problemIn(own);
-    KernelDraft draft = matmul::emitSwapAB(productsRegion, own, problem, nullptr);
+    KernelDraft draft = matmul::swapCodesRows(problem, context.target) > 0
+                            ? matmul::emitSwapCodes(productsRegion, own, problem)
+                            : matmul::emitSwapAB(productsRegion, own, problem, nullptr);
     draft.flops = problem.m * problem.n * problem.k * Dim(2);
     return draft;
   }
@@ -186,6 +205,8 @@ private:
   Value elements, places;
   PlannedPart products, choice;
   Dim rows = 1;
+  int64_t mostRows = 0;  ///< that one kernel takes
+  int64_t usualRows = 1; ///< from which on it is taken where nothing is measured
 };
 
 class MatmulArgMaxSchedule : public Schedule {

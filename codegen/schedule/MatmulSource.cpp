@@ -125,6 +125,12 @@ std::string GemmSource::epilogue(const Sums &sums) {
   return functor.instance();
 }
 
+std::string GemmSource::findingLargest(const std::string &epilogue, const Sums &sums) {
+  source.include("arg_max_epilogue.cuh");
+  return fmt::format("arg_max_epilogue<Config::rows>({}, {}, {})", epilogue,
+                     source.scratch(largestWords(problem.m, context.target), true), sums.partsOfRow);
+}
+
 /// `matmul_add_gelu_bf16_14336x4096`: what the kernel does, and n x k.
 std::string GemmSource::kernelName() const {
   std::string text = body::kernelName(region, context);
@@ -221,12 +227,8 @@ KernelDraft GemmSource::finishSwapAB(const Sums &sums, uint32_t threads, uint32_
     arguments.back() = fmt::format("sending_epilogue<{}>({}, {}, {}, {})", context.sendsTo, arguments.back(),
                                    source.exchange(), rowBytes, source.size(problem.m * Dim(rowBytes)));
   }
-  if (problem.largest != Problem::Largest::None) {
-    source.include("arg_max_epilogue.cuh");
-    arguments.back() =
-        fmt::format("arg_max_epilogue<Config::rows>({}, {}, {})", arguments.back(),
-                    source.scratch(largestWords(problem.m, context.target), true), sums.partsOfRow);
-  }
+  if (sums.partsOfRow > 0)
+    arguments.back() = findingLargest(arguments.back(), sums);
   return finishWithMaps(arguments, threads, clusterBlocks, computes ? nullptr : &mapOfA, mapOf, entry.text());
 }
 
@@ -235,8 +237,10 @@ KernelDraft GemmSource::finishSwapCodes(const Sums &sums, uint32_t threads, uint
                                         llvm::function_ref<TensorMapArgument(const Matmul &)> mapOf) {
   source.include(name + ".cuh");
   source.declare(source.config.text());
-  return finishWithMaps({sizes(), codes(isEarly, entriesAtOnce), epilogue(sums)}, threads, clusterBlocks,
-                        &mapOfA, mapOf);
+  SmallVector<std::string> arguments{sizes(), codes(isEarly, entriesAtOnce), epilogue(sums)};
+  if (sums.partsOfRow > 0)
+    arguments.back() = findingLargest(arguments.back(), sums);
+  return finishWithMaps(arguments, threads, clusterBlocks, &mapOfA, mapOf);
 }
 
 KernelDraft GemmSource::finish(const Sums &sums, uint32_t threads, uint32_t residentBlocks,

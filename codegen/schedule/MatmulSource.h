@@ -85,6 +85,8 @@ private:
   std::optional<std::string> matrix(bool isA);
   std::string prologue(body::Code &entry, uint32_t threads);
   std::string epilogue(const Sums &sums);
+  /// The epilogue that also does as Problem::largest says.
+  std::string findingLargest(const std::string &epilogue, const Sums &sums);
   /// StoreRounded where nothing is after the matmuls, else nothing.
   std::optional<std::string> plainEpilogue(const Sums &sums);
 

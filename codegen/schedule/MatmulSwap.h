@@ -12,8 +12,13 @@ int64_t swappedRows(const Problem &problem);
 /// The blocks of a cluster that share out K, of `tiles` tiles of columns, up to one a multiprocessor: the
 /// fewest that keep two thirds of the multiprocessors busy. K has `mostSteps` steps.
 int64_t swappedSplit(int64_t tiles, int64_t mostSteps, const TargetInfo &target);
-/// Where Problem::largest: what warps find of each row, those of all blocks.
+/// Where Problem::largest: the warps of a block that store; what they find of each row, those of all blocks;
+/// and shared memory for it.
+constexpr int64_t warpsOfBlock = 4;
 int64_t largestPartsOfRow(const Problem &problem, const TargetInfo &target);
+int64_t largestBytes(const Problem &problem);
+/// Blocks of gemm_swap_codes.
+int64_t swapCodesBlocks(const Problem &problem, const TargetInfo &target);
 /// Whether TMA reads it: rows at distances of whole 16 bytes, from a multiple of 16 bytes on. In elements of
 /// `bits`.
 bool readsTiles(const Dim &offset, const Dim &stride, int64_t bits);

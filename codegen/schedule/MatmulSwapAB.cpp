@@ -32,13 +32,12 @@ Memory memoryOf(const Problem &problem, const Sharing &sharing) {
   const int64_t parts = (sharing.kSplit - 1) * groups * tiles * 2048,
                 staged = sums * (rows < 16 ? 8 : 16) * 20 * 16,
                 computed = computes ? 128 * rows * boxesOfRows(problem, sharing) : 0,
-                heads = problem.headTiles == 0 ? 0 : rows * (tile * sharing.tiles + 8) * 2,
-                largest = problem.largest == Problem::Largest::None ? 0 : 4 * 8 * rows;
+                heads = problem.headTiles == 0 ? 0 : rows * (tile * sharing.tiles + 8) * 2;
   const int64_t ofBox = 128 * (tile * tiles + (computes ? 0 : rows)) +
                         (scalesSteps(problem) ? 4 * (tile * tiles + rows) : 0);
   constexpr int64_t reductions = 2048; // of the rows that are computed
   return {sharing.boxes * ofBox, parts + computed + heads,
-          staged + 16 * mostStages + 64 + ringAlignment + largest + (computes ? reductions : 0)};
+          staged + 16 * mostStages + 64 + ringAlignment + largestBytes(problem) + (computes ? reductions : 0)};
 }
 
 /// Tiles of columns that a block takes one after the other: as many for each.
@@ -195,12 +194,18 @@ bool readsSwappedRows(const Problem &problem) {
 }
 
 int64_t largestPartsOfRow(const Problem &problem, const TargetInfo &target) {
-  return 4 * *blocksOf(problem, chooseSharing(problem, target), target).constant();
+  return warpsOfBlock * (swapCodesRows(problem, target) > 0
+                             ? swapCodesBlocks(problem, target)
+                             : *blocksOf(problem, chooseSharing(problem, target), target).constant());
 }
 
 Dim largestWords(const Dim &rows, const TargetInfo &target) {
   const int64_t mostBlocks = 2 * target.multiprocessors;
-  return Dim::min(rows, Dim(mostRows)) * Dim(2 * 4 * mostBlocks);
+  return Dim::min(rows, Dim(mostRows)) * Dim(2 * warpsOfBlock * mostBlocks);
+}
+
+int64_t largestBytes(const Problem &problem) {
+  return problem.largest == Problem::Largest::None ? 0 : 8 * warpsOfBlock * swappedRows(problem);
 }
 
 int64_t swappedDepth(const Problem &problem) { return 128 / static_cast<int64_t>(byteSize(problem.a.type)); }

@@ -81,7 +81,8 @@ int64_t partBytes(const Problem &problem, const Sharing &sharing) {
   return tiles * 2048 * ((sharing.groups - 1) * rows / 8 + (sharing.kSplit - 1) * own);
 }
 int64_t stagedBytes(const Problem &problem) {
-  return static_cast<int64_t>(problem.accumulators()) * (swappedRows(problem) < 16 ? 8 : 16) * 20 * 16;
+  return static_cast<int64_t>(problem.accumulators()) * (swappedRows(problem) < 16 ? 8 : 16) * 20 * 16 +
+         largestBytes(problem);
 }
 
 int64_t columnsOf(const Problem &problem, int64_t tiles) {
@@ -132,6 +133,11 @@ Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
   return sharing;
 }
 
+int64_t blocksOf(const Problem &problem, const Sharing &sharing, const TargetInfo &target) {
+  const int64_t columns = columnsOf(problem, sharing.tiles), turns = turnsOf(problem, sharing.tiles, target);
+  return sharing.kSplit > 1 ? columns * sharing.kSplit : (columns + turns - 1) / turns;
+}
+
 std::optional<std::string> refusesWeights(const Problem &problem, const Matmul &matmul) {
   const Operand &b = matmul.b;
   if (!(b.rowStride == Dim(1)))
@@ -170,6 +176,10 @@ std::optional<std::string> swapCodesRefusal(const Problem &problem, const Target
   return std::nullopt;
 }
 
+int64_t swapCodesBlocks(const Problem &problem, const TargetInfo &target) {
+  return blocksOf(problem, chooseSharing(problem, target), target);
+}
+
 int64_t swapCodesRows(const Problem &problem, const TargetInfo &target) {
   if (swapCodesRefusal(problem, target))
     return 0;
@@ -192,7 +202,9 @@ KernelDraft emitSwapCodes(const Region &region, const KernelContext &context, co
   source.set("groups", sharing.groups);
   source.set("stages", sharing.stages);
   source.set("k_split", sharing.kSplit);
-  const Sums sums{DType::F32, resultVector(problem, rows < 16 ? 4 : 8)};
+  Sums sums{DType::F32, resultVector(problem, rows < 16 ? 4 : 8)};
+  if (problem.largest != Problem::Largest::None)
+    sums.partsOfRow = warpsOfBlock * blocksOf(problem, sharing, context.target);
   source.set("vector", sums.width);
   const bool isEarly = llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
     auto isKnown = [&](const std::optional<ScaleOrZero> &entry) {
@@ -219,11 +231,7 @@ KernelDraft emitSwapCodes(const Region &region, const KernelContext &context, co
   draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(sharing.stages * stageBytes(problem, sharing) +
                                                           partBytes(problem, sharing) + 1024);
   draft.kernel.features |= static_cast<uint32_t>(Feature::Wgmma | Feature::Tma | Feature::Clusters);
-  draft.gridX =
-      sharing.kSplit > 1
-          ? Dim(columnsOf(problem, sharing.tiles) * sharing.kSplit)
-          : Dim((columnsOf(problem, sharing.tiles) + turnsOf(problem, sharing.tiles, context.target) - 1) /
-                turnsOf(problem, sharing.tiles, context.target));
+  draft.gridX = blocksOf(problem, sharing, context.target);
   return draft;
 }
 

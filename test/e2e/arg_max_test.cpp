@@ -34,6 +34,15 @@ Tensor integers(DType type, Shape shape, int most, unsigned seed) {
   return Tensor::of<float>(DType::F32, std::move(shape), values).convertedTo(type);
 }
 
+Graph loaded(const std::string &text) {
+  const auto file = std::filesystem::temp_directory_path() / fmt::format("arg-max-{}.mlir", getpid());
+  std::ofstream(file) << text;
+  auto graph = Graph::load(file.string());
+  std::filesystem::remove(file);
+  EXPECT_TRUE(bool(graph)) << graph.error().message << text;
+  return *graph;
+}
+
 Graph graphOf(const Form &f) {
   const std::string x = fmt::format("tensor<?x{}x{}>", f.k, f.type),
                     w = f.transposeB ? fmt::format("tensor<{}x{}x{}>", f.n, f.k, f.type)
@@ -53,40 +62,47 @@ Graph graphOf(const Form &f) {
       x, f.k, w, b, f.leaves ? l + " {nn.name = \"logits\"}, " : "", f.epilogue.empty() ? "l" : "m",
       f.transposeB, m, fmt::format(fmt::runtime(f.epilogue), m, b, l), l, f.leaves ? "%l, " : "",
       f.leaves ? l + ", " : "");
-  const auto file = std::filesystem::temp_directory_path() / fmt::format("arg-max-{}.mlir", getpid());
-  std::ofstream(file) << text;
-  auto graph = Graph::load(file.string());
-  std::filesystem::remove(file);
-  EXPECT_TRUE(bool(graph)) << graph.error().message << text;
-  return *graph;
+  return loaded(text);
 }
 
-/// The same ids, and elements of the same bits, for these numbers of rows.
-void check(const Form &form, std::initializer_list<int> rows) {
-  SCOPED_TRACE(fmt::format("{} x {} {} {}", form.n, form.k, form.type, form.epilogue));
-  const Graph graph = graphOf(form);
+/// The matmul that finds the largest, its parts, and the reference.
+struct Programs {
+  Program together, parts, reference;
+};
+Programs compiled(const Graph &graph) {
   auto together = compile(graph, {.target = {"sm_90a"}, .device = kernelDevice()}),
        parts = compile(graph, {.target = {"sm_90a"}, .device = kernelDevice(), .batchInvariant = true}),
        reference = compile(graph, {.device = RunOn::Cpu, .fuse = false});
-  ASSERT_TRUE(bool(together)) << together.error().message;
-  ASSERT_TRUE(bool(parts)) << parts.error().message;
-  ASSERT_TRUE(bool(reference)) << reference.error().message;
+  EXPECT_TRUE(bool(together)) << together.error().message;
+  EXPECT_TRUE(bool(parts)) << parts.error().message;
+  EXPECT_TRUE(bool(reference)) << reference.error().message;
+  return {std::move(*together), std::move(*parts), std::move(*reference)};
+}
+
+/// The same ids, and elements of the same bits.
+void expectAlike(Programs &programs, const NamedTensors &inputs, bool leaves) {
+  auto wanted = programs.reference.run(inputs);
+  ASSERT_TRUE(bool(wanted)) << wanted.error().message;
+  for (Program *program : {&programs.together, &programs.parts}) {
+    auto made = program->run(inputs);
+    ASSERT_TRUE(bool(made)) << made.error().message;
+    EXPECT_EQ(made->at("ids").toInts(), wanted->at("ids").toInts()) << inputs.at("x").shape()[0] << " rows";
+    if (leaves)
+      EXPECT_EQ(made->at("logits").toFloats(), wanted->at("logits").toFloats());
+  }
+}
+
+void check(const Form &form, std::initializer_list<int> rows) {
+  SCOPED_TRACE(fmt::format("{} x {} {} {}", form.n, form.k, form.type, form.epilogue));
+  Programs programs = compiled(graphOf(form));
   const DType type = form.type == std::string("f16") ? DType::F16 : DType::BF16;
   const Shape w = form.transposeB ? Shape{form.n, form.k} : Shape{form.k, form.n};
-  for (int count : rows) {
-    const NamedTensors inputs = {{"x", integers(type, {count, form.k}, 1, 1)},
-                                 {"w", integers(type, w, 1, 2)},
-                                 {"b", integers(type, {form.n}, 3, 3)}};
-    auto wanted = reference->run(inputs);
-    ASSERT_TRUE(bool(wanted)) << wanted.error().message;
-    for (Program *program : {&*together, &*parts}) {
-      auto made = program->run(inputs);
-      ASSERT_TRUE(bool(made)) << made.error().message;
-      EXPECT_EQ(made->at("ids").toInts(), wanted->at("ids").toInts()) << count << " rows";
-      if (form.leaves)
-        EXPECT_EQ(made->at("logits").toFloats(), wanted->at("logits").toFloats()) << count << " rows";
-    }
-  }
+  for (int count : rows)
+    expectAlike(programs,
+                {{"x", integers(type, {count, form.k}, 1, 1)},
+                 {"w", integers(type, w, 1, 2)},
+                 {"b", integers(type, {form.n}, 3, 3)}},
+                form.leaves);
 }
 
 const std::string biased = "%l = nn.add %m, %b : ({0}, {1}) -> {0}";
@@ -146,6 +162,42 @@ TEST(MatmulArgMax, SpecialElements) {
   auto made = emulated->run(inputs);
   ASSERT_TRUE(bool(made)) << made.error().message;
   EXPECT_EQ(made->at("ids").toInts(), std::vector<int64_t>(5, 0));
+}
+
+/// Weights of 4 and 8 bits, with a scale for each block along k. All numbers are small integers times a power of
+/// two, so that sums are exact.
+TEST(MatmulArgMax, QuantisedWeights) {
+  for (const char *codes : {"i4", "i8"})
+    for (bool leaves : {true, false}) {
+      const int n = 328, k = 512, block = 32;
+      const std::string text = fmt::format(
+          R"(func.func @main(%x: tensor<?x{1}xbf16> {{nn.name = "x", nn.dims = ["rows", {1}]}},
+                %w: tensor<{0}x{1}x{2}> {{nn.name = "w"}}, %s: tensor<{0}x{3}xbf16> {{nn.name = "s"}})
+    -> ({4}tensor<?xi64> {{nn.name = "ids"}}) {{
+  %d = nn.dequantize %w, %s {{axis = 1 : i64, block_size = {5} : i64}} : (tensor<{0}x{1}x{2}>, tensor<{0}x{3}xbf16>) -> tensor<{0}x{1}xbf16>
+  %l = nn.matmul %x, %d {{transpose_b = true}} : (tensor<?x{1}xbf16>, tensor<{0}x{1}xbf16>) -> tensor<?x{0}xbf16>
+  %i = nn.arg_max %l {{axis = 1 : i64, keepdims = false}} : (tensor<?x{0}xbf16>) -> tensor<?xi64>
+  return {6}%i : {7}tensor<?xi64>
+}}
+)",
+          n, k, codes, k / block, leaves ? fmt::format("tensor<?x{}xbf16> {{nn.name = \"logits\"}}, ", n) : "",
+          block, leaves ? "%l, " : "", leaves ? fmt::format("tensor<?x{}xbf16>, ", n) : "");
+      const Graph graph = loaded(text);
+      Programs programs = compiled(graph);
+      for (int rows : {1, 4, 5, 8, 20, 100, 130}) {
+        std::vector<float> scales(static_cast<size_t>(n * k / block), 0.5f);
+        for (size_t i = 0; i < scales.size(); i += 3)
+          scales[i] = 1;
+        expectAlike(programs,
+                    {{"x", integers(DType::BF16, {rows, k}, 1, 1)},
+                     {"w", integers(codes == std::string("i4") ? DType::I4 : DType::I8, {n, k}, 3, 2)},
+                     {"s", Tensor::of<float>(DType::F32, {n, k / block}, scales).convertedTo(DType::BF16)}},
+                    leaves);
+      }
+      auto plan = explain(graph, {.target = {"sm_90a"}}, Emit::Plan);
+      ASSERT_TRUE(bool(plan)) << plan.error().message;
+      EXPECT_NE(plan->text.find("nn.matmul + nn.arg_max"), std::string::npos) << plan->text;
+    }
 }
 
 /// The plan has both: the matmul that finds the largest, and the two kernels as without the group.

@@ -71,7 +71,7 @@ func.func @many_rows(%x: tensor<129x128xf16>, %w: tensor<128x1000xf16>) -> tenso
 
 // CHECK-LABEL: @other_type
 // CHECK-NOT: "matmul_arg_max"
-// MISS: matmul_arg_max missed{{.*}}matmul_arg_max: gemm_swap_ab does not take the matmul
+// MISS: matmul_arg_max missed{{.*}}matmul_arg_max: neither gemm_swap_ab nor gemm_swap_codes takes the matmul
 func.func @other_type(%x: tensor<4x128xf32>, %w: tensor<128x1000xf32>) -> tensor<4xi64> {
   %0 = nn.matmul %x, %w : (tensor<4x128xf32>, tensor<128x1000xf32>) -> tensor<4x1000xf32>
   %1 = nn.arg_max %0 {axis = 1 : i64, keepdims = false} : (tensor<4x1000xf32>) -> tensor<4xi64>

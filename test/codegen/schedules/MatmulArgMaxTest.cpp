@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 namespace fusion::test {
 namespace {
 
@@ -42,26 +44,49 @@ std::string module(const Form &f) {
                 f.leaves ? l + ", tensor<?xi64>" : "tensor<?xi64>");
 }
 
-/// Those of the first variant for few rows, of each range.
+/// The kernels that find the largest compile; the largest numbers of rows that they are for.
+std::vector<int64_t> compileAll(const std::string &text) {
+  SCOPED_TRACE(text);
+  Parsed parsed(text);
+  EXPECT_TRUE(parsed.target);
+  const KernelContext context = parsed.kernelContext(90);
+  auto plan = matmulArgMaxSchedule().plan(parsed.region, context);
+  EXPECT_TRUE(plan) << plan.error().message;
+  std::set<int64_t> ends;
+  for (const PlannedAlternative &alternative : plan->alternatives(parsed.region)) {
+    if (llvm::none_of(alternative.kernels.front().region.ops, llvm::IsaPred<nn::ArgMaxOp>))
+      continue;
+    ends.insert(alternative.when.front().most);
+    EXPECT_EQ(alternative.kernels.size(), 2u);
+    for (const PlannedKernel &kernel : alternative.kernels)
+      checkSpills(kernel.emit(context).kernel, Targets::One);
+  }
+  return {ends.begin(), ends.end()};
+}
+
 TEST(MatmulArgMax, KernelsCompile) {
   for (const Form &form : {Form{128256}, Form{50257, "f16"}, Form{262144, "bf16", true, true, true},
-                           Form{32000, "bf16", false, false}, Form{151936, "f16", true, false, true}}) {
-    SCOPED_TRACE(module(form));
-    Parsed parsed(module(form));
-    ASSERT_TRUE(parsed.target);
-    const KernelContext context = parsed.kernelContext(90);
-    auto plan = matmulArgMaxSchedule().plan(parsed.region, context);
-    ASSERT_TRUE(plan) << plan.error().message;
-    std::vector<int64_t> ends;
-    for (const PlannedAlternative &alternative : plan->alternatives(parsed.region)) {
-      if (alternative.variant != std::string(kernelVariant) || alternative.when.front().most > 128)
-        continue;
-      ends.push_back(alternative.when.front().most);
-      ASSERT_EQ(alternative.kernels.size(), 2u);
-      for (const PlannedKernel &kernel : alternative.kernels)
-        checkSpills(kernel.emit(context).kernel, Targets::One);
-    }
-    EXPECT_EQ(ends, (std::vector<int64_t>{8, 16, 32, 64, 128}));
+                           Form{32000, "bf16", false, false}, Form{151936, "f16", true, false, true}})
+    EXPECT_EQ(compileAll(module(form)), (std::vector<int64_t>{8, 16, 32, 64, 128}));
+}
+
+TEST(MatmulArgMax, KernelsOfCodesCompile) {
+  for (auto [codes, block] : {std::pair("i4", 32), std::pair("i4", 128), std::pair("i8", 32), std::pair("i4", 16)}) {
+    const std::string w = fmt::format("tensor<128256x2048x{}>", codes),
+                      s = fmt::format("tensor<128256x{}xbf16>", 2048 / block);
+    const auto ends = compileAll(fmt::format(R"(
+    func.func @main(%x: tensor<?x2048xbf16> {{nn.dims = ["rows", 2048]}}, %w: {0}, %s: {1}) -> tensor<?xi64> {{
+      %0 = fusion.group "matmul_arg_max" schedule "matmul_arg_max" (%a = %x, %b = %w, %c = %s) : (tensor<?x2048xbf16>, {0}, {1}) -> tensor<?xi64> {{
+        %d = nn.dequantize %b, %c {{axis = 1 : i64, block_size = {2} : i64}} : ({0}, {1}) -> tensor<128256x2048xbf16>
+        %p = nn.matmul %a, %d {{transpose_b = true}} : (tensor<?x2048xbf16>, tensor<128256x2048xbf16>) -> tensor<?x128256xbf16>
+        %i = nn.arg_max %p {{axis = 1 : i64, keepdims = false}} : (tensor<?x128256xbf16>) -> tensor<?xi64>
+        fusion.yield %i : tensor<?xi64>
+      }}
+      return %0 : tensor<?xi64>
+    }})",
+                                             w, s, block));
+    EXPECT_EQ(ends, block == 16 ? (std::vector<int64_t>{4, 8, 16, 32, 64})
+                                : (std::vector<int64_t>{4, 8, 16, 32, 64, 128}));
   }
 }
 
