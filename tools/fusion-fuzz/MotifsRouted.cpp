@@ -114,7 +114,7 @@ void tokens(GraphBuilder &b) {
   }
   case 2: { // of what is there, or of what a head makes
     int scores = -1;
-    if (b.random.chance(50)) {
+    if (b.random.chance(80)) {
       const std::string depth = b.random.of({"64", "72", "256"});
       scores = b.matmul(b.input({element, {"b", "s", depth}}), vocabulary);
       if (b.random.chance(40))
