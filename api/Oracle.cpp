@@ -18,7 +18,7 @@ public:
   }
 
   Result<std::string> schedule(ArrayRef<Operation *> ops, const GroupPorts &ports) override {
-    return firstSchedule(regionOf(ops, ports));
+    return nameOfFirst(regionOf(ops, ports));
   }
 
   SmallVector<GroupPorts> parts(ArrayRef<Operation *> ops, const GroupPorts &ports, StringRef name) override {
@@ -120,17 +120,11 @@ private:
             .batchInvariant = batchInvariant};
   }
 
-  Result<std::string> firstSchedule(const Region &region) {
+  Result<std::string> nameOfFirst(const Region &region) {
     const SmallVector<View> inputs = viewsOf(region.inputs), outputs = outputViews(region, *views);
     const KernelContext context = contextOf(inputs, outputs);
-    std::string reasons;
-    for (const Schedule *schedule : schedules.inOrderFor(region)) {
-      auto plan = planWith(*schedule, region, context);
-      if (plan)
-        return schedule->name().str();
-      reasons += (reasons.empty() ? "" : "; ") + schedule->name().str() + ": " + plan.error().message;
-    }
-    return badInput(reasons);
+    auto first = firstSchedule(region, context);
+    return first ? Result<std::string>(first->first->name().str()) : badInput(first.error().message);
   }
 
   TargetInfo target;

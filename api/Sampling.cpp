@@ -54,6 +54,8 @@ public:
       if (resultName(i) == StringRef(nextTokensName))
         return badInput(fmt::format("a result is called {} already", nextTokensName));
     Value logits = end->getOperand(*result);
+    if (Operation *head = logits.getDefiningOp()) // where reports find what is appended
+      location = head->getLoc();
     if (rank(logits) == 3) {
       const Value before = logits;
       logits = lastOf(logits, 1);

@@ -76,6 +76,19 @@ Result<SchedulePlan> planWith(const Schedule &schedule, const Region &region, co
   return plan;
 }
 
+Result<std::pair<const Schedule *, SchedulePlan>> firstSchedule(const Region &region,
+                                                                const KernelContext &context) {
+  llvm::SmallVector<std::string> reasons, others;
+  for (const Schedule *schedule : context.schedules.inOrderFor(region)) {
+    auto plan = planWith(*schedule, region, context);
+    if (plan)
+      return std::pair(schedule, std::move(*plan));
+    (schedule->concerns(region) ? reasons : others)
+        .push_back(schedule->name().str() + ": " + plan.error().message);
+  }
+  return refusal(llvm::join(reasons.empty() ? others : reasons, "; "));
+}
+
 Result<SchedulePlan> chooseSchedule(const Region &region, const KernelContext &context) {
   if (auto group = llvm::dyn_cast<GroupOp>(region.anchor)) {
     const Schedule *schedule = context.schedules.find(group.getSchedule());
@@ -86,14 +99,9 @@ Result<SchedulePlan> chooseSchedule(const Region &region, const KernelContext &c
                 : badInput(describeOp(group) + ": schedule " + schedule->name().str() +
                            " refuses it: " + plan.error().message);
   }
-  llvm::SmallVector<std::string> reasons;
-  for (const Schedule *schedule : context.schedules.inOrderFor(region)) {
-    auto plan = planWith(*schedule, region, context);
-    if (plan)
-      return plan;
-    reasons.push_back(schedule->name().str() + ": " + plan.error().message);
-  }
-  return badInput(describeOp(region.anchor) + ": no kernel computes it (" + llvm::join(reasons, "; ") + ")");
+  auto first = firstSchedule(region, context);
+  return first ? Result<SchedulePlan>(std::move(first->second))
+               : badInput(describeOp(region.anchor) + ": no kernel computes it (" + first.error().message + ")");
 }
 
 } // namespace fusion

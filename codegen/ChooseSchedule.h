@@ -15,6 +15,10 @@ llvm::SmallVector<View> outputViews(const Region &region, const Views &views);
 /// KernelContext::batchInvariant, where the context demands it, is refused too.
 Result<SchedulePlan> planWith(const Schedule &schedule, const Region &region, const KernelContext &context);
 
+/// The first schedule that takes the region, and its plan. The error has the reasons of those that concern it.
+Result<std::pair<const Schedule *, SchedulePlan>> firstSchedule(const Region &region,
+                                                                const KernelContext &context);
+
 /// Of the schedule that a group names, else of the first one that takes the region. The error names the op
 /// and every schedule's reason.
 Result<SchedulePlan> chooseSchedule(const Region &region, const KernelContext &context);

@@ -165,12 +165,26 @@ class Schedule {
 public:
   virtual ~Schedule() = default;
   virtual llvm::StringRef name() const = 0;
+  /// Whether the region has what the schedule is for. Where none takes a region, the reasons of those that this
+  /// says no of are not told.
+  virtual bool concerns(const Region &region) const { return true; }
   /// Whether parts of the region keep kernels of their own, as alternatives that run where nothing is
   /// measured: then a group of them loses nothing.
   virtual bool keepsParts() const { return false; }
   /// How it computes the region, or the reason why it cannot. Cheap: writes no source.
   virtual Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const = 0;
 };
+
+/// Whether one of the region's ops is of these kinds.
+template <class... Ops>
+bool holdsAny(const Region &region) {
+  return llvm::any_of(region.ops, llvm::IsaPred<Ops...>);
+}
+
+/// Matrices are multiplied in it: no schedule of single elements, or of rows, is for that.
+inline bool holdsProducts(const Region &region) {
+  return holdsAny<nn::MatmulOp, nn::ExpertMatmulOp, nn::AttentionOp, nn::LinearAttentionOp>(region);
+}
 
 /// A refusal for schedules that do not read packed inputs: names the first one, if there is one.
 std::optional<std::string> readsPacked(const Region &region, const KernelContext &context);

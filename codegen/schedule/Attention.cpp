@@ -9,6 +9,7 @@ namespace {
 class AttentionSchedule : public Schedule {
 public:
   llvm::StringRef name() const override { return "attention"; }
+  bool concerns(const Region &region) const override { return holdsAny<nn::AttentionOp>(region); }
 
   Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
     if (auto reason = attention::refusal(region, context))

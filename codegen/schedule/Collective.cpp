@@ -134,6 +134,7 @@ std::string nameOf(const Region &region, const KernelContext &context) {
 class CollectiveSchedule : public Schedule {
 public:
   llvm::StringRef name() const override { return "collective"; }
+  bool concerns(const Region &region) const override { return holdsAny<nn::AllReduceOp>(region); }
 
   Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
     if (auto reason = whyNot(region, context))

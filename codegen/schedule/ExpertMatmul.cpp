@@ -63,6 +63,7 @@ std::vector<SizeRange> ranges(const Problem &problem, const KernelContext &conte
 class ExpertSchedule : public Schedule {
 public:
   StringRef name() const override { return "experts"; }
+  bool concerns(const Region &region) const override { return holdsAny<nn::ExpertMatmulOp>(region); }
 
   Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
     auto found = experts::findSum(region, context);

@@ -162,6 +162,7 @@ namespace {
 class LinearAttentionSchedule : public Schedule {
 public:
   llvm::StringRef name() const override { return "linear_attention"; }
+  bool concerns(const Region &region) const override { return holdsAny<nn::LinearAttentionOp>(region); }
 
   Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
     if (auto reason = linear_attention::refusal(region, context))

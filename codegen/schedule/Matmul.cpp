@@ -9,6 +9,7 @@ namespace {
 class MatmulSchedule : public Schedule {
 public:
   llvm::StringRef name() const override { return "matmul"; }
+  bool concerns(const Region &region) const override { return holdsAny<nn::MatmulOp>(region); }
 
   Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
     auto problem = matmul::analyse(region, context);

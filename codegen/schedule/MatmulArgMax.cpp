@@ -212,6 +212,7 @@ private:
 class MatmulArgMaxSchedule : public Schedule {
 public:
   llvm::StringRef name() const override { return "matmul_arg_max"; }
+  bool concerns(const Region &region) const override { return holdsAny<nn::ArgMaxOp>(region); }
 
   Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
     auto made = MatmulArgMax::of(region, context);

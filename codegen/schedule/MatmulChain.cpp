@@ -181,6 +181,7 @@ private:
 class MatmulChainSchedule : public Schedule {
 public:
   llvm::StringRef name() const override { return "matmul_chain"; }
+  bool concerns(const Region &region) const override { return holdsAny<nn::MatmulOp>(region); }
   bool keepsParts() const override { return true; }
 
   Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {

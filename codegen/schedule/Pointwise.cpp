@@ -29,6 +29,7 @@ bool sameDims(llvm::ArrayRef<Dim> a, llvm::ArrayRef<Dim> b) {
 class PointwiseSchedule : public Schedule {
 public:
   StringRef name() const override { return "pointwise"; }
+  bool concerns(const Region &region) const override { return !holdsProducts(region); }
   Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override;
 };
 

@@ -119,6 +119,7 @@ private:
 class RopeAttentionSchedule : public Schedule {
 public:
   llvm::StringRef name() const override { return "rope_attention"; }
+  bool concerns(const Region &region) const override { return holdsAny<nn::AttentionOp>(region); }
   bool keepsParts() const override { return true; }
 
   Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {

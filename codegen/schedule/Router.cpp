@@ -268,6 +268,7 @@ namespace {
 class RouterSchedule : public Schedule {
 public:
   StringRef name() const override { return "router"; }
+  bool concerns(const Region &region) const override { return holdsAny<nn::TopKOp>(region); }
 
   Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
     auto found = analyseRoutes(region, context);

@@ -147,6 +147,7 @@ Dim emitInterleaved(const Region &region, const KernelContext &context, const Pa
 class RowSchedule : public Schedule {
 public:
   llvm::StringRef name() const override { return "row"; }
+  bool concerns(const Region &region) const override { return !holdsProducts(region); }
 
   Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
     auto parts = partsOf(region, context);

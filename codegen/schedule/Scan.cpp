@@ -299,6 +299,7 @@ KernelDraft emitScatter(nn::ScatterNdOp op, const Region &region, const KernelCo
 class ScanSchedule : public Schedule {
 public:
   StringRef name() const override { return "scan"; }
+  bool concerns(const Region &region) const override { return llvm::any_of(region.ops, isTaken); }
 
   Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
     if (auto reason = whyNot(region, context))
@@ -312,13 +313,16 @@ public:
   }
 
 private:
+  static bool isTaken(Operation *op) {
+    return llvm::isa<nn::CumSumOp, nn::ArgMaxOp, nn::TopKOp, nn::LimitGroupsOp, nn::SampleOp, nn::ScatterNdOp,
+                     nn::ScatterReduceOp>(op);
+  }
   static std::optional<std::string> whyNot(const Region &region, const KernelContext &context) {
     if (auto reason = readsPacked(region, context))
       return reason;
     if (region.ops.size() != 1)
       return "takes one op alone, not " + std::to_string(region.ops.size());
-    if (!llvm::isa<nn::CumSumOp, nn::ArgMaxOp, nn::TopKOp, nn::LimitGroupsOp, nn::SampleOp, nn::ScatterNdOp,
-                   nn::ScatterReduceOp>(region.ops[0]))
+    if (!isTaken(region.ops[0]))
       return (region.ops[0]->getName().getStringRef() +
               " is none of cumsum, arg_max, top_k, limit_groups, sample, scatter_nd and scatter_reduce")
           .str();

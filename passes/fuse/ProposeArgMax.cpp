@@ -25,7 +25,7 @@ Proposals proposeArgMaxes(const ProposalContext &context) {
     proposed.insert(argMax);
     Candidate candidate;
     candidate.pattern = "matmul_arg_max";
-    candidate.root = matmul;
+    candidate.root = argMax;
     candidate.ops.assign(ops.begin(), ops.end());
     candidate.ops.push_back(argMax);
     absorbWithin(candidate, context.found);
