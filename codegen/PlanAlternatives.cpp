@@ -113,6 +113,7 @@ Result<std::vector<Alternative>> PlanBuilder::alternativesOf(const Region &regio
                                                              llvm::ArrayRef<PlannedAlternative> planned,
                                                              llvm::ArrayRef<BufferId> outputs) {
   std::vector<Alternative> alternatives;
+  std::vector<bool> keepScratch;
   for (const PlannedAlternative &one : planned) {
     Alternative made;
     for (const PlannedKernel &kernel : one.kernels) {
@@ -128,15 +129,18 @@ Result<std::vector<Alternative>> PlanBuilder::alternativesOf(const Region &regio
     const bool continues = !alternatives.empty() && one.when.size() == 1 &&
                            alternatives.back().variant == made.variant &&
                            sameKernels(alternatives.back(), made);
-    if (continues) // the same for larger sizes
+    if (continues) { // the same for larger sizes
       alternatives.back().when.front().most = one.when.front().most;
-    else
+    } else {
       alternatives.push_back(std::move(made));
+      keepScratch.push_back(one.keepsScratch);
+    }
   }
   if (alternatives.size() == 1)
     alternatives.front().when.clear();
-  for (Alternative &alternative : alternatives)
-    shareScratch(alternative);
+  for (size_t i = 0; i < alternatives.size(); ++i)
+    if (keepScratch[i])
+      shareScratch(alternatives[i]);
   return alternatives;
 }
 

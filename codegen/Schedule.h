@@ -118,6 +118,9 @@ struct PlannedAlternative {
   /// Alternative::variant, where a device measures which kernel is the faster one. Those of the first
   /// variant, which is taken where nothing is measured, are for all sizes.
   const char *variant = "";
+  /// Whether what the first kernel writes to scratch memory stays as it is: then a later step that would write
+  /// the same there reads it instead.
+  bool keepsScratch = true;
 };
 
 /// How the TwoShot algorithm divides rows among the ranks: row i is reduced by rank i % ranks.

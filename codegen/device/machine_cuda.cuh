@@ -302,5 +302,6 @@ FUSION_MMA(bf16)
 
 DEVICE f32 atomic_add(f32 *to, f32 value) { return atomicAdd(to, value); }
 DEVICE u32 atomic_add(u32 *to, u32 value) { return atomicAdd(to, value); }
+DEVICE void atomic_add(u64 *to, u64 value) { atomicAdd(to, value); }
 DEVICE void atomic_max(u64 *to, u64 value) { atomicMax(to, value); }
 DEVICE void fence_device() { __threadfence(); }

@@ -337,6 +337,10 @@ DEVICE u32 atomic_add(u32 *to, u32 value) {
   check_aligned(to, 4);
   return __atomic_fetch_add(to, value, __ATOMIC_ACQ_REL);
 }
+DEVICE void atomic_add(u64 *to, u64 value) {
+  check_aligned(to, 8);
+  __atomic_fetch_add(to, value, __ATOMIC_ACQ_REL);
+}
 DEVICE void atomic_max(u64 *to, u64 value) {
   check_aligned(to, 8);
   u64 seen = __atomic_load_n(to, __ATOMIC_RELAXED);

@@ -114,13 +114,12 @@ struct Sampler {
     return total;
   }
 
-  // The bin in which the sum of the bins up to it reaches `wanted`, of which what lies before the bin is
-  // taken off; the last one where no sum does.
-  DEVICE u32 find_bin(const u32 (&low)[bins], const u32 (&high)[bins], u64 (&parts)[warps],
-                      u64 &wanted) const {
+  // The bin in which the sum of the bins up to it reaches `want(sum of all)`, and in `left` what of that the
+  // bins before it do not have; the last one, and 0, where no sum does.
+  template <class Value, class Want>
+  static DEVICE u32 find_bin(const Value &value, u64 (&parts)[warps], const Want &want, u64 &left) {
     SHARED(u64, found, 2);
     constexpr u32 part = bins / warps;
-    auto value = [&](u32 bin) { return low[bin] | (u64)high[bin] << 32; };
     u64 sum = 0;
     for (u32 i = lane_id(); i < part; i += 32)
       sum += value(warp_id() * part + i);
@@ -135,9 +134,13 @@ struct Sampler {
       found[1] = 0;
     }
     barrier();
-    u64 before = 0;
-    for (u32 warp = 0; warp < warp_id(); ++warp)
-      before += parts[warp];
+    u64 before = 0, all = 0;
+#pragma unroll 1
+    for (u32 warp = 0; warp < warps; ++warp) {
+      before += warp < warp_id() ? parts[warp] : 0;
+      all += parts[warp];
+    }
+    const u64 wanted = want(all);
     if (before < wanted && wanted <= before + parts[warp_id()])
       for (u32 i = 0; i < part; i += 32) {
         u64 running = value(warp_id() * part + i + lane_id());
@@ -155,8 +158,33 @@ struct Sampler {
       }
     barrier();
     const u32 bin = (u32)found[0];
-    wanted = found[1];
+    left = found[1];
     return bin;
+  }
+
+  // Adds the scores from `begin` to `end` up to `cut` to the bins of a round: by the high bits of their drops,
+  // or, of those whose high bits are `first`, by the low ones.
+  template <bool Counts>
+  DEVICE void add_to_bins(i64 begin, i64 end, int round, u32 first, u32 cut, u32 (&low)[bins],
+                          u32 (&high)[bins]) const {
+    for (u32 bin = thread_x(); bin < bins; bin += Config::threads)
+      low[bin] = high[bin] = 0;
+    barrier();
+    walk(begin + thread_x(), end, Config::threads, [&](f32 score) {
+      const u32 below = drop(score);
+      if (below > cut || below >= maxDrop || (round == 1 && below / bins != first))
+        return;
+      const u32 bin = round == 0 ? below / bins : below % bins;
+      if constexpr (Counts) {
+        atomic_add(&low[bin], 1u);
+      } else {
+        const u64 weight = weight_of(below);
+        const u32 mine = (u32)weight, carried = atomic_add(&low[bin], mine) + mine < mine ? 1u : 0u;
+        if (const u32 above = (u32)(weight >> 32) + carried; above != 0)
+          atomic_add(&high[bin], above);
+      }
+    });
+    barrier();
   }
 
   // The smallest drop for which the scores up to it, or their weights, are `wanted` together; `cut` if all up
@@ -166,25 +194,10 @@ struct Sampler {
     u32 first = 0;
 #pragma unroll
     for (int round = 0; round < 2; ++round) {
-      for (u32 bin = thread_x(); bin < bins; bin += Config::threads)
-        low[bin] = high[bin] = 0;
-      barrier();
-      walk(thread_x(), length, Config::threads, [&](f32 score) {
-        const u32 below = drop(score);
-        if (below > cut || below >= maxDrop || (round == 1 && below / bins != first))
-          return;
-        const u32 bin = round == 0 ? below / bins : below % bins;
-        if constexpr (Counts) {
-          atomic_add(&low[bin], 1u);
-        } else {
-          const u64 weight = weight_of(below);
-          const u32 mine = (u32)weight, carried = atomic_add(&low[bin], mine) + mine < mine ? 1u : 0u;
-          if (const u32 above = (u32)(weight >> 32) + carried; above != 0)
-            atomic_add(&high[bin], above);
-        }
-      });
-      barrier();
-      const u32 bin = find_bin(low, high, parts, wanted);
+      add_to_bins<Counts>(0, length, round, first, cut, low, high);
+      auto value = [&](u32 bin) { return low[bin] | (u64)high[bin] << 32; };
+      const u64 before = wanted;
+      const u32 bin = find_bin(value, parts, [&](u64) { return before; }, wanted);
       if (wanted == 0) // no sum reaches it
         return cut;
       first = round == 0 ? bin : first * bins + bin;
@@ -193,10 +206,9 @@ struct Sampler {
     return first;
   }
 
-  // The first place at which the weights up to `cut` come to more than `drawn`, which all of them together
-  // do.
-  DEVICE i64 find_place(u64 drawn, u32 cut, u64 (&parts)[warps]) const {
-    i64 begin = 0, end = length;
+  // The first place of [begin, end) at which the weights up to `cut` come to more than `drawn`, which all of
+  // them together do.
+  DEVICE i64 find_place(i64 begin, i64 end, u64 drawn, u32 cut, u64 (&parts)[warps]) const {
     while (end - begin > 32) {
       const i64 part = (end - begin + warps - 1) / warps;
       sum_parts(begin, end, part, cut, parts);
@@ -220,6 +232,16 @@ struct Sampler {
     return below <= cut ? weight_of(below) : 0;
   }
 
+  static DEVICE u64 share_of(u64 total) {
+    const u64 wanted = multiply_high(total, Config::share);
+    return wanted > 0 ? wanted : 1;
+  }
+
+  // Up to which sum of weights row `row` looks.
+  DEVICE u64 drawn_of(i64 row, u64 total) const {
+    return multiply_high(philox((u64)body.seed(0), (u64)body.seed(1), (u64)row), total);
+  }
+
   DEVICE i64 draw(i64 row) {
     SHARED(u64, parts, warps);
     SHARED(u32, low, bins);
@@ -231,14 +253,12 @@ struct Sampler {
       cut = find_cut<true>(Config::count, cut, low, high, parts);
     u64 total = sum_parts(0, length, part, cut, parts);
     if constexpr (Config::share > 0) {
-      const u64 wanted = multiply_high(total, Config::share);
-      cut = find_cut<false>(wanted > 0 ? wanted : 1, cut, low, high, parts);
+      cut = find_cut<false>(share_of(total), cut, low, high, parts);
       total = sum_parts(0, length, part, cut, parts);
     }
     if (total == 0) // nothing but NaNs
       return 0;
-    return find_place(multiply_high(philox((u64)body.seed(0), (u64)body.seed(1), (u64)row), total), cut,
-                      parts);
+    return find_place(0, length, drawn_of(row, total), cut, parts);
   }
 };
 

@@ -1,0 +1,207 @@
+#pragma once
+// The token that sampling.cuh draws, by kernels that follow each other, in which Config::parts blocks share a
+// long row: the largest score; rounds of bins, two for each cut; the sums of weights; the place. As all is in
+// integers behind one difference and one product, how a row is shared out changes nothing.
+//
+// Config, Body: as in sampling.cuh; Config::parts: 2 to 32. Only sample_place needs seed and put. `memory`:
+// SampleMemory<Config>::words of 64 bits for each row, which these kernels share.
+
+#include "sampling.cuh"
+
+// Between two kernels: what is kept of a row, and what the next round of bins is to find.
+struct SampleState {
+  u32 cut = maxDrop - 1, first = 0;
+  u64 wanted = 0; ///< in the bins of `first`; 0: no cut is to be found there
+};
+
+template <class Config>
+struct SampleMemory {
+  static constexpr int rounds = 2 * ((Config::count > 0) + (Config::share > 0));
+  static constexpr i64 ofState = 2, words = 2 * Config::parts + ofState * (rounds + 1) + (i64)rounds * 2048;
+  u64 *row;
+
+  DEVICE SampleMemory(i32 *memory, i64 index) : row(reinterpret_cast<u64 *>(memory) + index * words) {}
+  DEVICE u64 *largest() const { return row; }
+  DEVICE u64 *sums() const { return row + Config::parts; }
+  DEVICE u64 *bins(int round) const { return row + (words - (i64)(rounds - round) * 2048); }
+  DEVICE SampleState state(int round) const {
+    const u64 *from = row + (2 * Config::parts + ofState * round);
+    SampleState state;
+    const u64 both = load(from);
+    state.cut = (u32)both;
+    state.first = (u32)(both >> 32);
+    state.wanted = load(from + 1);
+    return state;
+  }
+  DEVICE void set_state(int round, const SampleState &state) const {
+    u64 *to = row + (2 * Config::parts + ofState * round);
+    store(to, state.cut | (u64)state.first << 32);
+    store(to + 1, state.wanted);
+  }
+};
+
+// A block's part of a row.
+template <class Config, class Body>
+struct SamplePart {
+  using Memory = SampleMemory<Config>;
+  using Row = Sampler<Config, Body>;
+  static_assert(Config::parts >= 2 && Config::parts <= 32, "lanes look at what all parts have");
+  static DEVICE constexpr bool counts_in(int round) { return Config::count > 0 && round < 2; }
+  Body body;
+  i64 row, part, begin, end, length;
+  Memory memory;
+
+  DEVICE SamplePart(const Body &of, i32 *to, i64 row, i64 part, i64 length)
+      : body(of), row(row), part(part), length(length), memory(to, row) {
+    body.begin_row(row);
+    begin = first_of(part);
+    end = first_of(part + 1);
+  }
+  DEVICE i64 first_of(i64 number) const {
+    const i64 first = (length + Config::parts - 1) / Config::parts * number;
+    return first < length ? first : length;
+  }
+  DEVICE Row with_largest() const {
+    const u32 lane = lane_id();
+    f32 best = -inf_f32();
+    if (lane < (u32)Config::parts)
+      best = f32_of_bits((u32)load(memory.largest() + lane));
+    return Row{body, length, lanes_max<32>(best)};
+  }
+
+  // The state in front of round `Round`, of which the round before has filled the bins.
+  template <int Round>
+  DEVICE SampleState state_before(u64 (&parts)[Row::warps]) const {
+    if constexpr (Round == 0) {
+      return SampleState();
+    } else {
+      constexpr int last = Round - 1;
+      SampleState state = memory.state(last);
+      if (last % 2 == 1 && state.wanted == 0) // no sum reached what was wanted
+        return next(state);
+      const u64 *from = memory.bins(last);
+      const u64 known = state.wanted;
+      u64 left = 0;
+      const u32 bin = Row::find_bin([&](u32 at) { return load(from + at); }, parts,
+                                    [&](u64 all) {
+                                      if constexpr (last % 2 == 1)
+                                        return known;
+                                      else if constexpr (counts_in(last))
+                                        return (u64)Config::count;
+                                      else
+                                        return Row::share_of(all);
+                                    },
+                                    left);
+      if constexpr (last % 2 == 0) {
+        state.first = bin;
+        state.wanted = left;
+        return state;
+      } else {
+        if (left > 0)
+          state.cut = state.first * Row::bins + bin;
+        return next(state);
+      }
+    }
+  }
+  static DEVICE SampleState next(SampleState state) {
+    state.first = 0;
+    state.wanted = 0;
+    return state;
+  }
+  template <int Round>
+  DEVICE SampleState pass_state(u64 (&parts)[Row::warps]) const {
+    const SampleState state = state_before<Round>(parts);
+    if (part == 0 && thread_x() == 0)
+      memory.set_state(Round, state);
+    return state;
+  }
+};
+
+// Waits; the part of the block, of which Config::parts share a row.
+template <class Config, class Body>
+DEVICE SamplePart<Config, Body> part_of_block(const Body &body, i64 length, i32 *memory) {
+  pdl_wait();
+  pdl_launch_dependents();
+  const u32 parts = (u32)Config::parts;
+  return SamplePart<Config, Body>(body, memory, block_x() / parts, block_x() % parts, length);
+}
+
+template <class Config, class Body>
+DEVICE void sample_largest(const Body &body, i64, i64 length, i32 *memory) {
+  using Part = SamplePart<Config, Body>;
+  const Part own = part_of_block<Config>(body, length, memory);
+  const typename Part::Row sampler{own.body, length, 0.f};
+  f32 best = -inf_f32();
+  sampler.walk(own.begin + thread_x(), own.end, Config::threads,
+               [&](f32 score) { best = score > best ? score : best; });
+  best = block_max<Config::threads>(best);
+  if (thread_x() == 0)
+    store(own.memory.largest() + own.part, (u64)bits_of(best));
+  constexpr i64 bins = (i64)Part::Memory::rounds * Part::Row::bins;
+  for (i64 i = own.part * Config::threads + thread_x(); i < bins; i += (i64)Config::parts * Config::threads)
+    store(own.memory.bins(0) + i, (u64)0);
+}
+
+// Fills the bins of round Config::round.
+template <class Config, class Body>
+DEVICE void sample_bins(const Body &body, i64, i64 length, i32 *memory) {
+  using Part = SamplePart<Config, Body>;
+  using Row = typename Part::Row;
+  constexpr int round = Config::round;
+  SHARED(u64, parts, Row::warps);
+  SHARED(u32, low, Row::bins);
+  SHARED(u32, high, Row::bins);
+  const Part own = part_of_block<Config>(body, length, memory);
+  const SampleState state = own.template pass_state<round>(parts);
+  if (round % 2 == 1 && state.wanted == 0)
+    return;
+  const Row sampler = own.with_largest();
+  sampler.template add_to_bins<Part::counts_in(round)>(own.begin, own.end, round % 2, state.first, state.cut,
+                                                       low, high);
+  for (u32 bin = thread_x(); bin < Row::bins; bin += Config::threads)
+    if (const u64 value = low[bin] | (u64)high[bin] << 32; value != 0)
+      atomic_add(own.memory.bins(round) + bin, value);
+}
+
+template <class Config, class Body>
+DEVICE void sample_sums(const Body &body, i64, i64 length, i32 *memory) {
+  using Part = SamplePart<Config, Body>;
+  using Row = typename Part::Row;
+  SHARED(u64, parts, Row::warps);
+  const Part own = part_of_block<Config>(body, length, memory);
+  const SampleState state = own.template pass_state<Part::Memory::rounds>(parts);
+  const i64 each = (own.end - own.begin + Row::warps - 1) / Row::warps;
+  const u64 sum = own.with_largest().sum_parts(own.begin, own.end, each, state.cut, parts);
+  if (thread_x() == 0)
+    store(own.memory.sums() + own.part, sum);
+}
+
+// By a block for each row.
+template <class Config, class Body>
+DEVICE void sample_place(const Body &body, i64, i64 length, i32 *memory) {
+  using Part = SamplePart<Config, Body>;
+  using Row = typename Part::Row;
+  SHARED(u64, parts, Row::warps);
+  pdl_wait();
+  pdl_launch_dependents();
+  const Part own(body, memory, block_x(), 0, length);
+  const Row sampler = own.with_largest();
+  u64 total = 0;
+  for (i64 part = 0; part < Config::parts; ++part)
+    total += load(own.memory.sums() + part);
+  i64 place = 0; // if there are nothing but NaNs
+  if (total != 0) {
+    u64 drawn = sampler.drawn_of(own.row, total);
+    i64 part = 0;
+    for (; part + 1 < Config::parts; ++part) {
+      const u64 sum = load(own.memory.sums() + part);
+      if (drawn < sum)
+        break;
+      drawn -= sum;
+    }
+    place = sampler.find_place(own.first_of(part), own.first_of(part + 1), drawn,
+                               own.memory.state(Part::Memory::rounds).cut, parts);
+  }
+  if (thread_x() == 0)
+    own.body.put(own.row, place);
+}
