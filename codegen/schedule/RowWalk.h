@@ -93,7 +93,7 @@ public:
     KernelDraft draft = source.finish({.schedule = "scan",
                                        .function = function,
                                        .arguments = std::move(arguments),
-                                       .name = body::kernelName(region, context),
+                                       .name = name.empty() ? body::kernelName(region, context) : name,
                                        .threads = threads,
                                        .residentBlocks = cluster > 1 ? 2u : 0u,
                                        .clusterBlocks = cluster});
@@ -140,6 +140,7 @@ public:
   int64_t rowsPerBlock = blockThreads / 32;
   int64_t width = 0; ///< of Body::elements; 0: Body::element
   const char *file = "scan.cuh";
+  std::string name; ///< of the kernel; empty: by its ops and its result
   DimShape shape;
   size_t axis;
   DimShape rows;

@@ -33,6 +33,7 @@ KernelDraft emit(nn::SampleOp op, const Region &region, const KernelContext &con
   if (inParts) {
     const int64_t rounds = roundsOf(op),
                   words = 2 * partsOfSample + 2 * (rounds + 1) + rounds * sampleBins;
+    walk.name = region.outputs.empty() ? std::string(function) + "_of_parts" : "";
     walk.source.config.set("parts", partsOfSample);
     if (round >= 0)
       walk.source.config.set("round", round);

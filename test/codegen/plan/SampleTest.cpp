@@ -90,7 +90,8 @@ TEST(Sample, ManyLongRows) {
   const ProgramPlan plan = planOf(sample("bf16", "16384", 0.8, 0, 0.9));
   ASSERT_EQ(plan.steps.size(), 1u);
   ASSERT_EQ(plan.steps[0].alternatives.size(), 2u);
-  EXPECT_EQ(plan.steps[0].alternatives[0].launches.size(), 5u);
+  ASSERT_EQ(plan.steps[0].alternatives[0].launches.size(), 5u);
+  EXPECT_EQ(plan.kernels[plan.steps[0].alternatives[0].launches[3].kernel].name, "sample_sums_of_parts");
   EXPECT_EQ(plan.steps[0].alternatives[1].launches.size(), 1u);
 }
 
