@@ -261,8 +261,10 @@ private:
       actual = executor.fetch(*actual);
     if (!actual)
       return badInput(fmt::format("kernel {} from {}: {}", file.kernel, what, actual.error().message));
-    for (const auto &[name, made] : *actual) {
-      const Tensor &value = expected.at(name);
+    for (const auto &[name, value] : expected) {
+      if (near.isFurther(name))
+        continue;
+      const Tensor &made = actual->at(name);
       auto difference = compare(made, value);
       if (!difference)
         return difference.error();
@@ -276,8 +278,7 @@ private:
           fmt::format("kernel {} from {} differs from its body in {} at element {} of {}: {} instead of {} "
                       "(relative L2 {:.3g}, allowed {:.3g})",
                       file.kernel, what, name, index, shapeString(value.shape()),
-                      made.toFloats()[index], value.toFloats()[index], difference->relativeL2,
-                      allowed)};
+                      made.toFloats()[index], value.toFloats()[index], difference->relativeL2, allowed)};
     }
     return {};
   }

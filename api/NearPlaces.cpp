@@ -6,8 +6,6 @@
 
 #include "mlir/IR/TypeUtilities.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 using namespace mlir;
@@ -22,11 +20,6 @@ static Value lookedAt(Value value, func::FuncOp function) {
   const auto axis = static_cast<int64_t>(argMax.getAxis());
   const bool isLast = axis == -1 || axis + 1 == tensorType(argMax.getX()).getRank();
   return isLast && argMax->getBlock() == &function.getBody().front() ? argMax.getX() : Value();
-}
-
-static std::string resultName(func::FuncOp function, unsigned index) {
-  auto name = function.getResultAttrOfType<StringAttr>(index, nn::nameAttr);
-  return name ? name.str() : fmt::format("result{}", index);
 }
 
 NearPlaces::NearPlaces(func::FuncOp function) : whole(function) {
@@ -45,7 +38,7 @@ NearPlaces::NearPlaces(func::FuncOp function) : whole(function) {
     if (failed(copy.insertResult(last, elements.getType(), {})))
       continue;
     end->insertOperands(last, elements);
-    elementsOf[resultName(copy, index)] = resultName(copy, last);
+    elementsOf[nn::resultName(copy, index)] = nn::resultName(copy, last);
   }
   if (!elementsOf.empty())
     whole = copy;
@@ -60,6 +53,10 @@ static double toleranceOf(func::FuncOp function, const NamedTensors &inputs) {
         tolerance = std::max(tolerance, roundingTolerance(*type, inputs));
   });
   return tolerance;
+}
+
+bool NearPlaces::isFurther(const std::string &name) const {
+  return llvm::any_of(elementsOf, [&](const auto &entry) { return entry.second == name; });
 }
 
 bool NearPlaces::isAsLarge(const std::string &name, const Tensor &actual, const NamedTensors &expected,
@@ -86,7 +83,8 @@ bool NearPlaces::isAsLarge(const std::string &name, const Tensor &actual, const 
       squares += static_cast<double>(of[i]) * of[i];
     const double largest = of[wanted[row]],
                  scale = std::max(std::abs(largest), std::sqrt(squares / static_cast<double>(width)));
-    if (!(largest - of[places[row]] <= 2 * tolerance * scale)) // NaN is as large as nothing
+    // Both elements may be off; NaN is as large as nothing.
+    if (!(largest - of[places[row]] <= 2 * tolerance * scale))
       return false;
   }
   return true;

@@ -22,6 +22,8 @@ public:
   /// The function with those floats as further results, which tell what is near. Its other results keep their
   /// names.
   mlir::func::FuncOp function() const { return whole; }
+  /// Whether it is one of the further results, which nobody else computes.
+  bool isFurther(const std::string &name) const;
   /// Whether the result `name` is of that kind, and each place that differs has an element as large as the
   /// largest but for its rounding. `expected`: results of function().
   bool isAsLarge(const std::string &name, const Tensor &actual, const NamedTensors &expected,

@@ -257,9 +257,9 @@ private:
     auto actual = executor.run(inputs);
     if (!actual)
       return Error{actual.error().kind, what + ": " + actual.error().message};
-    for (const auto &[name, value] : *actual)
-      if (!near.isAsLarge(name, value, *expected, inputs))
-        if (Status status = compareOutput(name, value, expected->at(name), inputs); !status)
+    for (const auto &[name, value] : *expected)
+      if (!near.isFurther(name) && !near.isAsLarge(name, actual->at(name), *expected, inputs))
+        if (Status status = compareOutput(name, actual->at(name), value, inputs); !status)
           return status;
     return {};
   }

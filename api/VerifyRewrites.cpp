@@ -79,7 +79,7 @@ private:
   /// Ordinary, large and tiny values. Where there are scores, large ones are not so large that f32 cannot
   /// tell the best two apart. In f16 a number that masks a score is not far from the scores that large values
   /// give: the ops replaced overflow there, and mask nothing. Beside the lowest f16 scores from -16 on do so:
-  /// that is ten deviations of 32 products without outliers.
+  /// that is twelve deviations of 32 products without outliers.
   SmallVector<TrialValues> trials() {
     bool scores = false, scoresInHalf = false;
     before.walk([&](nn::SoftmaxOp softmax) {

@@ -19,8 +19,7 @@ Result<SchedulePlan> planWith(const Schedule &schedule, const Region &region, co
 Result<std::pair<const Schedule *, SchedulePlan>> firstSchedule(const Region &region,
                                                                 const KernelContext &context);
 
-/// Of the schedule that a group names, else of the first one that takes the region. The error names the op
-/// and every schedule's reason.
+/// Of the schedule that a group names, else of the first one that takes the region. The error names the op.
 Result<SchedulePlan> chooseSchedule(const Region &region, const KernelContext &context);
 
 /// `nn.add at model.layers.0`

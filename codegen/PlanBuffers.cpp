@@ -12,11 +12,6 @@ using namespace mlir;
 
 namespace fusion {
 
-static std::string portName(DictionaryAttr attributes, StringRef fallback, unsigned index) {
-  auto name = attributes ? attributes.getAs<StringAttr>(nn::nameAttr) : StringAttr();
-  return name ? name.str() : (fallback + Twine(index)).str();
-}
-
 /// How an argument or result is divided among ranks.
 static std::optional<PortPlan::Shard> shardOf(Attribute attribute) {
   auto shard = llvm::dyn_cast_or_null<DenseI64ArrayAttr>(attribute);
@@ -39,8 +34,7 @@ BufferId PlanBuilder::scratchBuffer(const Region &region, const Dim &elements) {
 
 void PlanBuilder::planArguments() {
   for (BlockArgument argument : function.getArguments()) {
-    std::string name =
-        portName(function.getArgAttrDict(argument.getArgNumber()), "arg", argument.getArgNumber());
+    std::string name = nn::argumentName(function, argument.getArgNumber());
     BufferId id = buffers[argument] = addBuffer(BufferPlan::Kind::Input, argument, name);
     plan.inputs.push_back({name, dtype(argument), shapes[argument], id, 0, {},
                            shardOf(function.getArgAttr(argument.getArgNumber(), nn::shardAttr))});
@@ -135,7 +129,7 @@ Status PlanBuilder::planResults(Operation *returns) {
 Status PlanBuilder::planResult(Operation *returns, unsigned index) {
   Value value = returns->getOperand(index);
   const View &view = views[value];
-  std::string name = portName(function.getResultAttrDict(index), "result", index);
+  std::string name = nn::resultName(function, index);
   bool isKept = nn::isStored(view.base) || prepared.contains(view.base);
   bool isWhole =
       view.isContiguous() && view.offset == Dim(0) && product(view.shape) == product(shapes[view.base]);

@@ -137,7 +137,7 @@ struct ScatteredRows {
 /// How a schedule computes a region. It keeps the analysis, and writes kernels on demand.
 /// The region and what the context refers to must outlive it.
 struct SchedulePlan {
-  /// The whole region as one kernel.
+  /// The whole region as one kernel; null where none computes it, but `split` says how several do.
   KernelEmitter emit;
   /// The alternatives in the order of Step::alternatives: of each algorithm the first whose predicate holds.
   /// Null: `emit`, for all sizes.

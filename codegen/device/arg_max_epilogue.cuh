@@ -33,7 +33,7 @@ template <class Store> struct LargestStore {
     u64 best = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i)
-      best = larger_rank(best, ranked(held_as<f32>(values, i), column + i));
+      best = upper_of(best, ranked(held_as<f32>(values, i), column + i));
     offer(best);
   }
   template <class T> DEVICE void operator()(T value) const {
@@ -41,7 +41,6 @@ template <class Store> struct LargestStore {
   }
 
 private:
-  static DEVICE u64 larger_rank(u64 a, u64 b) { return a > b ? a : b; }
   /// Seldom is one larger than what the warp has seen.
   DEVICE void offer(u64 rank) const {
     if (rank > *largest)
@@ -52,13 +51,13 @@ private:
 /// Of at most `Rows` rows. `parts`: for each row what each warp of the grid has found, ranked: `perRow` of
 /// them.
 template <int Rows, class Epilogue> struct ArgMaxEpilogue {
+  static constexpr u32 warps = 4; ///< of a block, that store: its first ones
   Epilogue epilogue;
   u64 *parts;
   i64 perRow;
   u64 *largest = nullptr; ///< the warp's, by row
 
   DEVICE void begin() {
-    constexpr u32 warps = 4; // that multiply
     SHARED(u64, found, warps * (u32)Rows);
     largest = found + warp_id() * (u32)Rows;
     for (u32 row = lane_id(); row < (u32)Rows; row += 32u)
@@ -75,6 +74,7 @@ template <int Rows, class Epilogue> struct ArgMaxEpilogue {
     for (i64 row = lane_id(); row < rows; row += 32)
       put(row, largest[row]);
   }
+  /// Where the first block of a cluster does the work of all.
   DEVICE void skip(i64 rows) const {
     for (i64 row = lane_id(); row < rows; row += 32)
       put(row, 0);
@@ -82,7 +82,7 @@ template <int Rows, class Epilogue> struct ArgMaxEpilogue {
 
 private:
   DEVICE void put(i64 row, u64 rank) const {
-    ::store(parts + row * perRow + block_x() * 4u + warp_id(), rank);
+    ::store(parts + row * perRow + block_x() * warps + warp_id(), rank);
   }
 };
 template <int Rows, class Epilogue>
@@ -111,14 +111,10 @@ DEVICE void place_of_largest(Body body, const i32 *parts, i64 rows, i64 perRow) 
   for (i64 row = block_x() * warps + warp_id(); row < rows; row += (i64)grid_dim_x() * warps) {
     u64 best = 0;
 #pragma unroll 8
-    for (i64 at = lane_id(); at < perRow; at += 32) {
-      const u64 rank = load(ranks + row * perRow + at);
-      best = rank > best ? rank : best;
-    }
-    for (int mask = 16; mask > 0; mask /= 2) {
-      const u64 other = shuffle_xor(best, mask);
-      best = other > best ? other : best;
-    }
+    for (i64 at = lane_id(); at < perRow; at += 32)
+      best = upper_of(best, load(ranks + row * perRow + at));
+    for (int mask = 16; mask > 0; mask /= 2)
+      best = upper_of(best, shuffle_xor(best, mask));
     if (lane_id() == 0)
       body.put(row, best == 0 ? 0 : column_of(best));
   }

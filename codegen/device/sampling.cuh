@@ -8,6 +8,7 @@
 // How far a score lies below the largest, in units of 2^-16 powers of two of its weight. From maxDrop on a
 // weight counts as none.
 constexpr u32 dropUnits = 1u << 16, maxDrop = 40u << 16;
+constexpr u32 dropBins = 2048; // of the high and then of the low bits of a drop
 
 DEVICE u32 drop_of(f32 score, f32 largest, f32 scale) {
   if (score == largest)
@@ -63,8 +64,8 @@ DEVICE u64 philox(u64 key, u64 counter, u64 stream) {
 template <class Config, class Body>
 struct Sampler {
   static constexpr u32 warps = Config::threads / 32;
-  static constexpr u32 bins = 2048; // of the high and then of the low bits of a drop
-  static constexpr i64 batch = 8;   // scores that a thread has on their way
+  static constexpr u32 bins = dropBins;
+  static constexpr i64 batch = 8; // scores that a thread has on their way
 
   const Body &body;
   i64 length;

@@ -17,13 +17,14 @@ struct SampleState {
 template <class Config>
 struct SampleMemory {
   static constexpr int rounds = 2 * ((Config::count > 0) + (Config::share > 0));
-  static constexpr i64 ofState = 2, words = 2 * Config::parts + ofState * (rounds + 1) + (i64)rounds * 2048;
+  static constexpr i64 ofState = 2,
+                       words = 2 * Config::parts + ofState * (rounds + 1) + (i64)rounds * dropBins;
   u64 *row;
 
   DEVICE SampleMemory(i32 *memory, i64 index) : row(reinterpret_cast<u64 *>(memory) + index * words) {}
   DEVICE u64 *largest() const { return row; }
   DEVICE u64 *sums() const { return row + Config::parts; }
-  DEVICE u64 *bins(int round) const { return row + (words - (i64)(rounds - round) * 2048); }
+  DEVICE u64 *bins(int round) const { return row + (words - (i64)(rounds - round) * dropBins); }
   DEVICE SampleState state(int round) const {
     const u64 *from = row + (2 * Config::parts + ofState * round);
     SampleState state;

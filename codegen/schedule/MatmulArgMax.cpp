@@ -5,8 +5,6 @@
 #include "codegen/schedule/PlannedParts.h"
 #include "codegen/schedule/Schedules.h"
 
-#include "llvm/Support/ErrorHandling.h"
-
 #include <fmt/format.h>
 
 using namespace mlir;
@@ -56,7 +54,7 @@ public:
     if (const std::optional<int64_t> known = rows.constant()) {
       if (*known < usualRows)
         addParts(*known, *known, kernelVariant);
-      all.push_back(together(std::nullopt, *known < usualRows ? otherKernelVariant : kernelVariant));
+      all.push_back(together({}, *known < usualRows ? otherKernelVariant : kernelVariant));
       if (*known >= usualRows)
         addParts(*known, *known, otherKernelVariant);
       return all;
@@ -129,26 +127,16 @@ private:
   bool keepsElements() const { return llvm::is_contained(region.outputs, elements); }
 
   /// The matmul that finds the largest, for so many rows, and the kernel after it.
-  PlannedAlternative together(std::optional<SizeRange> range, const char *variant) const {
-    auto within = [range](KernelContext context, auto emit) {
-      context.range = range ? &*range : nullptr;
-      return emit(context);
-    };
+  PlannedAlternative together(llvm::ArrayRef<SizeRange> range, const char *variant) const {
     Region finding = productsRegion;
     finding.ops = region.ops;
     if (!keepsElements())
       finding.outputs.clear();
-    PlannedAlternative made;
-    if (range)
-      made.when = {*range};
+    auto matmul = [this](const KernelContext &context) { return emitMatmul(context); };
+    auto look = [this](const KernelContext &context) { return emitPlaces(context); };
+    PlannedAlternative made = alternativesFor(range, finding, matmul).front();
+    made.kernels.push_back(alternativesFor(range, choiceRegion, look).front().kernels.front());
     made.variant = variant;
-    made.kernels = {{finding,
-                     [this, within](const KernelContext &context) {
-                       return within(context, [&](const KernelContext &own) { return emitMatmul(own); });
-                     }},
-                    {choiceRegion, [this, within](const KernelContext &context) {
-                       return within(context, [&](const KernelContext &own) { return emitPlaces(own); });
-                     }}};
     return made;
   }
 
@@ -219,9 +207,7 @@ public:
     if (auto *reason = std::get_if<std::string>(&made))
       return refusal(*reason);
     auto found = std::get<std::shared_ptr<MatmulArgMax>>(made);
-    SchedulePlan plan{[](const KernelContext &) -> KernelDraft {
-      llvm_unreachable("two kernels: see split");
-    }};
+    SchedulePlan plan;
     plan.split = [found, context] { return found->alternatives(context); };
     plan.batchInvariant = true; // then the parts alone
     return plan;

@@ -87,8 +87,8 @@ struct Problem {
   /// The ops that compute A, where it is no input: each block does so, into the shared array `normal`.
   llvm::SmallVector<mlir::Operation *> prologue;
   llvm::SmallVector<unsigned> prologueOutputs; ///< region outputs made by them
-  /// Whether gemm_swap_ab, or gemm_swap_codes, also finds the largest element of each row (arg_max_epilogue.cuh), and whether it
-  /// stores the elements as well.
+  /// Whether gemm_swap_ab, or gemm_swap_codes, also finds the largest element of each row
+  /// (arg_max_epilogue.cuh), and whether it stores the elements as well.
   enum class Largest : uint8_t { None, Found, FoundAlone } largest = Largest::None;
   int64_t headTiles = 0; ///< of 64 columns that gemm_swap_ab takes at once, to have whole heads; 0: any
 

@@ -150,8 +150,4 @@ public:
   llvm::SmallVector<scalar::Value> index;
 };
 
-/// nn.sample by one kernel; the kernels of a row's parts, up to some number of rows, and one kernel for more.
-KernelDraft emitSample(const Region &region, const KernelContext &context);
-std::vector<PlannedAlternative> alternativesOfSample(const Region &region, const KernelContext &context);
-
 } // namespace fusion::scan

@@ -1,16 +1,18 @@
 // nn.sample: a block draws of each row, or, of few long rows, many do.
+#include "codegen/schedule/Sample.h"
 #include "codegen/schedule/RowWalk.h"
 
 #include "ir/dialect/Sample.h"
 
 using namespace mlir;
 
-namespace fusion::scan {
+namespace fusion {
 
-using scalar::Level;
+using scalar::Level, scan::RowWalk;
 
 namespace {
-/// Few long rows are shared out among blocks, by kernels that follow each other: sampling_parts.cuh.
+/// Few long rows are shared out among blocks, by kernels that follow each other: sampling_parts.cuh. The
+/// numbers follow from counts of instructions; none is timed yet.
 constexpr int64_t sampledByParts = 64, partsOfSample = 32, longSample = 16384, sampleBins = 2048;
 
 /// Two for each cut.
@@ -32,6 +34,7 @@ KernelDraft emit(nn::SampleOp op, const Region &region, const KernelContext &con
   std::string memory;
   if (inParts) {
     const int64_t rounds = roundsOf(op),
+                  // SampleMemory::words
                   words = 2 * partsOfSample + 2 * (rounds + 1) + rounds * sampleBins;
     walk.name = region.outputs.empty() ? std::string(function) + "_of_parts" : "";
     walk.source.config.set("parts", partsOfSample);
@@ -101,4 +104,4 @@ std::vector<PlannedAlternative> alternativesOfSample(const Region &region, const
   return {parts, alternativesFor(more, region, whole).front()};
 }
 
-} // namespace fusion::scan
+} // namespace fusion

@@ -2,6 +2,7 @@
 // scattered writes.
 #include "codegen/schedule/Router.h"
 #include "codegen/schedule/RowWalk.h"
+#include "codegen/schedule/Sample.h"
 #include "codegen/schedule/ScatterReduce.h"
 
 #include "ir/dialect/Sample.h"
@@ -142,7 +143,7 @@ public:
     SchedulePlan plan{[&region](const KernelContext &context) { return emit(region, context); }};
     plan.batchInvariant = true; // a warp or a block has a row, by its length; sums of integers have no order
     if (llvm::isa<nn::SampleOp>(region.ops[0]))
-      plan.split = [&region, context] { return scan::alternativesOfSample(region, context); };
+      plan.split = [&region, context] { return alternativesOfSample(region, context); };
     if (auto scatter = llvm::dyn_cast<nn::ScatterNdOp>(region.ops[0]))
       plan.updatedInput =
           static_cast<unsigned>(llvm::find(region.inputs, scatter.getX()) - region.inputs.begin());
@@ -176,7 +177,7 @@ private:
         .Case([&](nn::CumSumOp op) { return emitCumSum(op, region, context); })
         .Case([&](nn::TopKOp op) { return emitTopK(op, region, context); })
         .Case([&](nn::LimitGroupsOp op) { return emitLimitGroups(op, region, context); })
-        .Case([&](nn::SampleOp) { return scan::emitSample(region, context); })
+        .Case([&](nn::SampleOp) { return emitSample(region, context); })
         .Case([&](nn::ArgMaxOp op) { return emitArgMax(op, region, context); })
         .Case([&](nn::ScatterReduceOp op) { return emitScatterReduce(op, region, context); })
         .Case([&](nn::ScatterNdOp op) { return emitScatter(op, region, context); });

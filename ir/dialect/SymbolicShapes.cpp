@@ -17,6 +17,16 @@ DimShape argumentDims(func::FuncOp function, unsigned index) {
   return shape;
 }
 
+static std::string nameOr(StringAttr name, const Twine &usual) { return name ? name.str() : usual.str(); }
+
+std::string argumentName(func::FuncOp function, unsigned index) {
+  return nameOr(function.getArgAttrOfType<StringAttr>(index, nameAttr), "arg" + Twine(index));
+}
+
+std::string resultName(func::FuncOp function, unsigned index) {
+  return nameOr(function.getResultAttrOfType<StringAttr>(index, nameAttr), "result" + Twine(index));
+}
+
 FailureOr<SymbolicShapes> SymbolicShapes::compute(func::FuncOp function) {
   SymbolicShapes analysis;
   for (BlockArgument argument : function.getArguments())

@@ -41,4 +41,8 @@ private:
 /// The declared dims of an argument, as above.
 DimShape argumentDims(mlir::func::FuncOp function, unsigned index);
 
+/// The name by which a caller gives an argument or gets a result: its nn.name, else `arg0`, `result0`.
+std::string argumentName(mlir::func::FuncOp function, unsigned index);
+std::string resultName(mlir::func::FuncOp function, unsigned index);
+
 } // namespace fusion::nn

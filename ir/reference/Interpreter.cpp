@@ -4,13 +4,6 @@
 
 namespace fusion {
 
-/// The `nn.name` of an argument or result, or `fallback` followed by its number.
-static std::string portName(mlir::Attribute named, const char *fallback, size_t index) {
-  if (auto text = llvm::dyn_cast_or_null<mlir::StringAttr>(named))
-    return text.getValue().str();
-  return fmt::format("{}{}", fallback, index);
-}
-
 Result<Interpreter> Interpreter::create(mlir::func::FuncOp function, std::string baseFolder,
                                         Options options) {
   return create(function, std::make_shared<WeightFiles>(std::move(baseFolder)), std::move(options));
@@ -27,14 +20,13 @@ Result<Interpreter> Interpreter::create(mlir::func::FuncOp function, std::shared
   for (auto [index, argument] : llvm::enumerate(function.getArguments())) {
     auto type = llvm::dyn_cast<mlir::RankedTensorType>(argument.getType());
     std::optional<DType> element = type ? dtypeOf(type.getElementType()) : std::nullopt;
-    std::string name = portName(function.getArgAttr(index, nn::nameAttr), "arg", index);
+    std::string name = nn::argumentName(function, index);
     if (!element)
       return badInput(fmt::format("input {} is no tensor of a known element type", name));
     interpreter.ports.push_back({name, *element, nn::argumentDims(function, index)});
   }
   for (size_t i = 0; i < function.getNumResults(); ++i)
-    interpreter.resultNames.push_back(
-        portName(function.getResultAttr(static_cast<unsigned>(i), nn::nameAttr), "result", i));
+    interpreter.resultNames.push_back(nn::resultName(function, static_cast<unsigned>(i)));
   std::optional<Error> failure;
   function.walk([&](nn::WeightOp weight) {
     auto rank = interpreter.options.symbols.find(rankSymbol);
