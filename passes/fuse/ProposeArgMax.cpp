@@ -8,30 +8,24 @@ using namespace mlir;
 
 namespace fusion {
 
-static nn::ArgMaxOp argMaxOf(Value value) {
-  for (Operation *user : value.getUsers())
-    if (auto found = dyn_cast<nn::ArgMaxOp>(user); found && user->getBlock() == value.getParentBlock())
-      return found;
-  return {};
-}
-
 Proposals proposeArgMaxes(const ProposalContext &context) {
   Proposals proposals;
   OpSet proposed;
   auto propose = [&](nn::MatmulOp matmul, const OpSet &ops) {
-    nn::ArgMaxOp argMax = argMaxOf(ops.back()->getResult(0));
-    if (!argMax)
-      return;
-    proposed.insert(argMax);
-    Candidate candidate;
-    candidate.pattern = "matmul_arg_max";
-    candidate.root = argMax;
-    candidate.ops.assign(ops.begin(), ops.end());
-    candidate.ops.push_back(argMax);
-    absorbWithin(candidate, context.found);
-    if (ops.size() > 1)
-      candidate.absorbed.push_back({matmul, "matmul_epilogue"});
-    proposals.candidates.push_back(std::move(candidate));
+    for (Operation *user : ops.back()->getUsers()) {
+      auto argMax = dyn_cast<nn::ArgMaxOp>(user);
+      if (!argMax || argMax->getBlock() != &context.block || !proposed.insert(argMax))
+        continue;
+      Candidate candidate;
+      candidate.pattern = "matmul_arg_max";
+      candidate.root = argMax;
+      candidate.ops.assign(ops.begin(), ops.end());
+      candidate.ops.push_back(argMax);
+      absorbWithin(candidate, context.found);
+      if (ops.size() > 1)
+        candidate.absorbed.push_back({matmul, "matmul_epilogue"});
+      proposals.candidates.push_back(std::move(candidate));
+    }
   };
   for (auto matmul : context.block.getOps<nn::MatmulOp>()) {
     OpSet ops;

@@ -77,3 +77,32 @@ func.func @other_type(%x: tensor<4x128xf32>, %w: tensor<128x1000xf32>) -> tensor
   %1 = nn.arg_max %0 {axis = 1 : i64, keepdims = false} : (tensor<4x1000xf32>) -> tensor<4xi64>
   return %1 : tensor<4xi64>
 }
+
+// -----
+
+// Two look at the same elements: one fuses, and the other says that it was in the way.
+// CHECK-LABEL: @two
+// CHECK: %[[G:.*]]:2 = fusion.group "matmul_arg_max"
+// CHECK: nn.arg_max %[[G]]#0
+// MISS: matmul_arg_max missed{{.*}}dropped: overlaps matmul_arg_max
+func.func @two(%x: tensor<?x128xf16>, %w: tensor<128x1000xf16>) -> (tensor<?xi64>, tensor<?x1xi64>) {
+  %0 = nn.matmul %x, %w : (tensor<?x128xf16>, tensor<128x1000xf16>) -> tensor<?x1000xf16>
+  %1 = nn.arg_max %0 {axis = 1 : i64, keepdims = false} : (tensor<?x1000xf16>) -> tensor<?xi64>
+  %2 = nn.arg_max %0 {axis = 1 : i64, keepdims = true} : (tensor<?x1000xf16>) -> tensor<?x1xi64>
+  return %1, %2 : tensor<?xi64>, tensor<?x1xi64>
+}
+
+// -----
+
+// One along the rows does not keep one along the columns from fusing.
+// CHECK-LABEL: @columns
+// CHECK: fusion.group "matmul_arg_max"
+// CHECK: nn.arg_max {{.*}}axis = 1
+// CHECK: fusion.yield
+// MISS: matmul_arg_max missed{{.*}}nn.arg_max along another dim than the columns of the matmul
+func.func @columns(%x: tensor<?x128xf16>, %w: tensor<128x1000xf16>) -> (tensor<1000xi64>, tensor<?xi64>) {
+  %0 = nn.matmul %x, %w : (tensor<?x128xf16>, tensor<128x1000xf16>) -> tensor<?x1000xf16>
+  %1 = nn.arg_max %0 {axis = 0 : i64, keepdims = false} : (tensor<?x1000xf16>) -> tensor<1000xi64>
+  %2 = nn.arg_max %0 {axis = 1 : i64, keepdims = false} : (tensor<?x1000xf16>) -> tensor<?xi64>
+  return %1, %2 : tensor<1000xi64>, tensor<?xi64>
+}
