@@ -22,25 +22,24 @@ public:
   }
 
   SmallVector<GroupPorts> parts(ArrayRef<Operation *> ops, const GroupPorts &ports, StringRef name) override {
-    const Schedule *schedule = schedules.find(name);
-    if (!schedule || !schedule->keepsParts())
-      return {};
-    const Region region = regionOf(ops, ports);
-    const SmallVector<View> inputs = viewsOf(region.inputs), outputs = outputViews(region, *views);
-    auto plan = planWith(*schedule, region, contextOf(inputs, outputs));
-    if (!plan)
-      return {};
-    return portsOfKernels(*plan, region);
+    return partsOf(name, regionOf(ops, ports));
+  }
+  SmallVector<GroupPorts> parts(GroupOp group) override {
+    return partsOf(group.getSchedule(), Region::of(group));
   }
 
-  SmallVector<GroupPorts> parts(GroupOp group) override {
-    const Schedule *schedule = schedules.find(group.getSchedule());
-    if (!schedule || !schedule->keepsParts())
-      return {};
-    const Region region = Region::of(group);
+  int64_t kernels(ArrayRef<Operation *> ops, const GroupPorts &ports, StringRef name,
+                  const SymbolValues &sizes) override {
+    return kernelsOf(name, regionOf(ops, ports), sizes);
+  }
+  int64_t kernels(Operation *op, const SymbolValues &sizes) override {
+    if (auto group = dyn_cast<GroupOp>(op))
+      return kernelsOf(group.getSchedule(), Region::of(group), sizes);
+    const Region region = regionOf(op, portsOf(op));
     const SmallVector<View> inputs = inputViews(region, *views), outputs = outputViews(region, *views);
-    auto plan = planWith(*schedule, region, contextOf(inputs, outputs));
-    return plan ? portsOfKernels(*plan, region) : SmallVector<GroupPorts>();
+    const KernelContext context = contextOf(inputs, outputs);
+    auto first = firstSchedule(region, context);
+    return first ? kernelsAt(first->second, region, sizes) : 1;
   }
 
   std::optional<std::string> refusal(GroupOp group) override {
@@ -53,12 +52,11 @@ public:
     return plan ? std::nullopt : std::optional(plan.error().message);
   }
 
-  SmallVector<Operation *> launches(func::FuncOp function) override {
-    SmallVector<Operation *> ops;
-    for (Operation &op : function.getBody().front().without_terminator())
-      if (!nn::isStored(&op) && !isBodyConstant(&op) && !views->isView(&op))
-        ops.append(kernelsOf(&op), &op);
-    return ops;
+  SmallVector<Operation *> launching(func::FuncOp function) override {
+    return llvm::filter_to_vector(
+        llvm::make_pointer_range(function.getBody().front().without_terminator()), [&](Operation *op) {
+          return !nn::isStored(op) && !isBodyConstant(op) && !views->isView(op);
+        });
   }
 
   bool isView(Operation *op) const override { return views->isView(op); }
@@ -81,9 +79,31 @@ private:
     }
     return parts;
   }
-  size_t kernelsOf(Operation *op) {
-    auto group = dyn_cast<GroupOp>(op);
-    return group ? std::max<size_t>(1, parts(group).size()) : 1;
+  SmallVector<GroupPorts> partsOf(StringRef name, const Region &region) {
+    const Schedule *schedule = schedules.find(name);
+    if (!schedule || !schedule->keepsParts())
+      return {};
+    const SmallVector<View> inputs = inputViews(region, *views), outputs = outputViews(region, *views);
+    auto plan = planWith(*schedule, region, contextOf(inputs, outputs));
+    return plan ? portsOfKernels(*plan, region) : SmallVector<GroupPorts>();
+  }
+  int64_t kernelsOf(StringRef name, const Region &region, const SymbolValues &sizes) {
+    const Schedule *schedule = schedules.find(name);
+    if (!schedule)
+      return 1;
+    const SmallVector<View> inputs = inputViews(region, *views), outputs = outputViews(region, *views);
+    auto plan = planWith(*schedule, region, contextOf(inputs, outputs));
+    return plan ? kernelsAt(*plan, region, sizes) : 1;
+  }
+  /// Of the first alternative that is for these sizes. Where a library adds up over ranks there is none.
+  static int64_t kernelsAt(const SchedulePlan &plan, const Region &region, const SymbolValues &sizes) {
+    for (const PlannedAlternative &one : plan.alternatives(region))
+      if (llvm::all_of(one.when, [&](const SizeRange &range) {
+            auto size = range.size.evaluate(sizes);
+            return size && range.holds(*size);
+          }))
+        return std::max<int64_t>(1, static_cast<int64_t>(one.kernels.size()));
+    return 1;
   }
 
   static Region regionOf(ArrayRef<Operation *> ops, const GroupPorts &ports) {
@@ -104,13 +124,6 @@ private:
     return region;
   }
 
-  SmallVector<View> viewsOf(ArrayRef<Value> values) const {
-    SmallVector<View> all;
-    for (Value value : values)
-      all.push_back((*views)[value]);
-    return all;
-  }
-
   KernelContext contextOf(ArrayRef<View> inputs, ArrayRef<View> outputs) const {
     return {.shapes = *shapes,
             .inputs = inputs,
@@ -121,7 +134,7 @@ private:
   }
 
   Result<std::string> nameOfFirst(const Region &region) {
-    const SmallVector<View> inputs = viewsOf(region.inputs), outputs = outputViews(region, *views);
+    const SmallVector<View> inputs = inputViews(region, *views), outputs = outputViews(region, *views);
     const KernelContext context = contextOf(inputs, outputs);
     auto first = firstSchedule(region, context);
     return first ? Result<std::string>(first->first->name().str()) : badInput(first.error().message);

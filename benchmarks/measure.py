@@ -208,7 +208,8 @@ class Bench:
                 yield error
 
 
-KIND = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32", torch.float8_e4m3fn: "f8E4M3FN"}
+KIND = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32", torch.float8_e4m3fn: "f8E4M3FN",
+        torch.int32: "i32", torch.int64: "i64"}
 
 
 def dequantized(actual, scales):

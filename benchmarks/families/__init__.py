@@ -8,6 +8,7 @@ from .linear_attention import LinearAttention
 from .matmul import Epilogue, GatedMatmul
 from .norm import AddNorm
 from .quantised import QuantisedMatmul, QuantisedOperands
+from .sampling import Head, Sampling
 
 TOKENS = (1, 16, 128, 1024, 8192)
 
@@ -36,6 +37,8 @@ def cases():
     found += [Attention(batch, 1, keys) for batch, keys in ((1, 1024), (1, 8192), (8, 1024), (32, 1024),
                                                             (32, 8192))]
     found += [LinearAttention(1, 1), LinearAttention(32, 1), LinearAttention(1, 4096)]
+    found += [Sampling(kind, rows) for kind in Sampling.KINDS for rows in (1, 8, 64)]
+    found += [Head(rows) for rows in (1, 8, 32, 64)]
     # Generality: sizes that no table lists, odd widths, another type.
     found += [AddNorm("rms", 1024, hidden) for hidden in (2048, 2880, 5120, 7168, 16384)]
     found += [AddNorm("rms", 8192, hidden) for hidden in (2880, 5120, 7168, 8192)]

@@ -87,8 +87,15 @@ public:
   virtual bool isView(mlir::Operation *op) const = 0;
   /// The argument in whose buffer `value` is written after what is there already, if any: neither is moved.
   virtual mlir::Value extendedInPlace(mlir::Value) const { return {}; }
-  /// How many kernels the function launches, and for each the op or group that it comes from.
-  virtual llvm::SmallVector<mlir::Operation *> launches(mlir::func::FuncOp function) = 0;
+  /// How many kernels compute a group at `sizes`, by the schedule of this name, where nothing is measured.
+  virtual int64_t kernels(llvm::ArrayRef<mlir::Operation *>, const GroupPorts &, llvm::StringRef,
+                          const SymbolValues & /*sizes*/) {
+    return 1;
+  }
+  /// The same of an op or group of the function. It is no view.
+  virtual int64_t kernels(mlir::Operation *, const SymbolValues & /*sizes*/) { return 1; }
+  /// The ops and groups of the function that launch kernels, in their order.
+  virtual llvm::SmallVector<mlir::Operation *> launching(mlir::func::FuncOp function) = 0;
 };
 
 /// The disjoint subset with the largest total score. Negative scores are not taken. Returns indices into

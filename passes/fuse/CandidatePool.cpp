@@ -109,7 +109,8 @@ std::optional<std::string> CandidatePool::whyNot(Candidate &candidate) {
   if (!parts.empty())
     candidate.unproven.clear(); // each run takes what measured faster
   candidate.schedule = *schedule;
-  score(candidate, parts.empty() ? ArrayRef(ports) : parts);
+  score(candidate, parts.empty() ? ArrayRef(ports) : parts,
+        oracle.kernels(candidate.body(), ports, *schedule, traffic.sizes));
   if (!parts.empty())
     candidate.score += 1; // as much as groups of the parts, and more where it measures faster
   if (candidate.isUsers)
@@ -130,16 +131,21 @@ int64_t CandidatePool::bytesOf(Operation *op) {
 double CandidatePool::costOf(Operation *op) {
   const bool isFree =
       nn::isStored(op) || isBodyConstant(op) || oracle.isView(op) || op->hasTrait<OpTrait::IsTerminator>();
-  return isFree ? 0 : static_cast<double>(bytesOf(op)) + launchBytes;
+  if (isFree)
+    return 0;
+  auto [entry, fresh] = unfusedKernels.try_emplace(op, 0);
+  if (fresh)
+    entry->second = oracle.kernels(op, traffic.sizes);
+  return static_cast<double>(bytesOf(op)) + static_cast<double>(entry->second) * launchBytes;
 }
 
-void CandidatePool::score(Candidate &candidate, ArrayRef<GroupPorts> kernels) {
+void CandidatePool::score(Candidate &candidate, ArrayRef<GroupPorts> kernels, int64_t launches) {
   candidate.bytesMoved = 0;
   for (const GroupPorts &ports : kernels)
     candidate.bytesMoved += traffic.bytes(ports.inputs, ports.outputs);
   candidate.bytesSaved = -candidate.bytesMoved;
   candidate.score =
-      -static_cast<double>(candidate.bytesMoved) - static_cast<double>(kernels.size()) * launchBytes;
+      -static_cast<double>(candidate.bytesMoved) - static_cast<double>(launches) * launchBytes;
   for (Operation *op : candidate.ops) {
     candidate.bytesSaved += oracle.isView(op) ? 0 : bytesOf(op);
     candidate.score += costOf(op);

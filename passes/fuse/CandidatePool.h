@@ -46,9 +46,9 @@ private:
   std::optional<size_t> add(Candidate candidate, unsigned opsFound);
   /// Fills in schedule and score, or says why there is none.
   std::optional<std::string> whyNot(Candidate &candidate);
-  /// `kernels`: what each kernel reads and writes.
-  void score(Candidate &candidate, llvm::ArrayRef<GroupPorts> kernels);
-  /// Of an op as a kernel of its own: what it moves and its launch.
+  /// `kernels`: what each kernel reads and writes, of a group without parts all of its kernels.
+  void score(Candidate &candidate, llvm::ArrayRef<GroupPorts> kernels, int64_t launches);
+  /// Of an op by itself: what it moves and its launches.
   double costOf(mlir::Operation *op);
   int64_t bytesOf(mlir::Operation *op);
   void preferLarger();
@@ -62,7 +62,8 @@ private:
   FusionReport &report;
   std::vector<Candidate> candidates;
   std::map<Key, Known> known;
-  llvm::DenseMap<mlir::Operation *, int64_t> unfusedBytes; ///< as far as asked
+  llvm::DenseMap<mlir::Operation *, int64_t> unfusedBytes; ///< as far as asked, as the next
+  llvm::DenseMap<mlir::Operation *, int64_t> unfusedKernels;
   size_t measured = 0; ///< so many at the front are
 };
 

@@ -25,23 +25,20 @@ Status countLaunches(func::FuncOp function, ScheduleOracle &oracle, FusionReport
     return badInput("shapes do not fit together");
   oracle.begin(function, *shapes);
   Traffic traffic{*shapes, nominalSizes(function), oracle};
-  SmallVector<Operation *> launches = oracle.launches(function);
-  int64_t bytes = 0;
+  int64_t bytes = 0, launches = 0;
   llvm::MapVector<std::string, int64_t, std::map<std::string, unsigned>> layers;
-  Operation *last = nullptr;
-  for (Operation *op : launches) {
-    if (op != last) { // not the second kernel of one group
-      auto group = llvm::dyn_cast<GroupOp>(op);
-      const SmallVector<GroupPorts> parts = group ? oracle.parts(group) : SmallVector<GroupPorts>();
-      bytes += parts.empty() ? traffic.launch(op) : 0;
-      for (const GroupPorts &part : parts)
-        bytes += traffic.bytes(part.inputs, part.outputs);
-    }
-    last = op;
+  for (Operation *op : oracle.launching(function)) {
+    auto group = llvm::dyn_cast<GroupOp>(op);
+    const SmallVector<GroupPorts> parts = group ? oracle.parts(group) : SmallVector<GroupPorts>();
+    bytes += parts.empty() ? traffic.launch(op) : 0;
+    for (const GroupPorts &part : parts)
+      bytes += traffic.bytes(part.inputs, part.outputs);
+    const int64_t kernels = oracle.kernels(op, traffic.sizes);
+    launches += kernels;
     if (std::string layer = layerOf(locationName(op->getLoc())); !layer.empty())
-      ++layers[layer];
+      layers[layer] += kernels;
   }
-  (before ? report.kernelsBefore : report.kernelsAfter) = static_cast<int64_t>(launches.size());
+  (before ? report.kernelsBefore : report.kernelsAfter) = launches;
   (before ? report.bytesBefore : report.bytesAfter) = bytes;
   if (!before) {
     report.layers.clear();

@@ -29,8 +29,8 @@ public:
     return own->refusal(group);
   }
   bool isView(mlir::Operation *op) const override { return own->isView(op); }
-  llvm::SmallVector<mlir::Operation *> launches(mlir::func::FuncOp function) override {
-    return own->launches(function);
+  llvm::SmallVector<mlir::Operation *> launching(mlir::func::FuncOp function) override {
+    return own->launching(function);
   }
 
 private:
