@@ -29,6 +29,8 @@ BufferId PlanBuilder::scratchBuffer(const Region &region, const Dim &elements) {
   if (isNew)
     plan.buffers.push_back(
         {BufferPlan::Kind::Temporary, locationName(region.anchor->getLoc()), DType::I32, {elements}, {}});
+  else if (Dim &most = plan.buffers[place->second].shape[0]; most != elements)
+    most = Dim::max(most, elements);
   return place->second;
 }
 

@@ -120,7 +120,7 @@ private:
   Status planResult(mlir::Operation *returns, unsigned index);
   /// A new buffer of the value's shape; the caller says whose it is.
   BufferId addBuffer(BufferPlan::Kind kind, mlir::Value value, std::string name);
-  /// The scratch memory of the region's kernels.
+  /// The scratch memory of the region's kernels, of which the alternatives may need differently much.
   BufferId scratchBuffer(const Region &region, const Dim &elements);
   std::optional<BufferId> writtenScratch(const KernelLaunch &launch) const;
   /// Leaves out a first launch that writes nothing but scratch memory, where an earlier step writes the same

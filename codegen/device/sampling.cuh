@@ -1,9 +1,11 @@
 #pragma once
-// A token drawn from each row of scores. Behind one difference and one product in f32 all is in integers,
-// whose sums do not depend on their order: whatever draws, with however many threads, draws the same token.
+// A token drawn from each row of scores. Weights are integers, whose sums do not depend on their order, and
+// each follows from its score by operations that round alike everywhere: whatever draws, with however many
+// threads, draws the same token.
 
 #include "math.cuh"
 #include "reduce.cuh"
+#include "vectors.cuh"
 
 // How far a score lies below the largest, in units of 2^-16 powers of two of its weight. From maxDrop on a
 // weight counts as none.
@@ -11,23 +13,24 @@ constexpr u32 dropUnits = 1u << 16, maxDrop = 40u << 16;
 constexpr u32 dropBins = 2048; // of the high and then of the low bits of a drop
 
 DEVICE u32 drop_of(f32 score, f32 largest, f32 scale) {
-  if (score == largest)
-    return 0;
-  const f32 powers = (largest - score) * scale;
-  return powers < 40.f ? (u32)(powers * (f32)dropUnits) : maxDrop; // a NaN is not below 40
+  const f32 units = (largest - score) * scale;
+  const u32 drop = units < (f32)maxDrop ? (u32)units : maxDrop; // a NaN is not below
+  return score == largest ? 0 : drop;
 }
 
-// 2^(40 - drop / 2^16), within 2^10 of it: e^-z by its series, z and the result in units of 2^-32.
+// 2^(40 - drop / 2^16), less than 2^-23 of it off: 2^(1 - f) of the fraction f by a polynomial in f - 1/2, of
+// which 24 bits are kept (for all f: test/reference/SampleTest.cpp).
 DEVICE u64 weight_of(u32 drop) {
   if (drop >= maxDrop)
     return 0;
-  const u64 ln2 = 2977044472u, one = (u64)1 << 32;
-  const u64 z = ((u64)(drop % dropUnits) << 16) * ln2 >> 32;
-  u64 power = one;
-#pragma unroll
-  for (u32 term = 8; term > 0; --term)
-    power = one - (u32)(z * power >> 32) / term;
-  return (power << 8) >> (drop / dropUnits);
+  const f32 t = f32_of_bits(0x3f800000u | (drop % dropUnits) << 7) - 1.5f;
+  f32 power = fma_(0.000218657849f, t, -0.00189510675f);
+  power = fma_(power, t, 0.0136019858f);
+  power = fma_(power, t, -0.0784934834f);
+  power = fma_(power, t, 0.339731574f);
+  power = fma_(power, t, -0.980258167f);
+  power = fma_(power, t, 1.41421354f);
+  return (u64)(bits_of(power) - 0x3f000000u) << 16 >> (drop / dropUnits);
 }
 
 DEVICE u64 multiply_high(u64 a, u64 b) {
@@ -54,62 +57,81 @@ DEVICE u64 philox(u64 key, u64 counter, u64 stream) {
 }
 
 // Config: threads   of a block, which takes a row
-//         scale     log2(e) / temperature
+//         scale     2^16 log2(e) / temperature
 //         count     so many of the largest scores are kept, and those equal to the last; 0: all
 //         share     of those, the largest whose weights are so much of 2^64 together; 0: all
+//         width     scores that are loaded at once; divides the length
 // Body:   begin_row(i64 row)
-//         element(i64 at)      score `at` of the row, as f32
+//         elements(i64 at, f32 (&)[width])  the scores from `at` on, a multiple of width
 //         seed(i64 at)         the key and the counter of the draw
 //         put(i64 row, i64 place)
 template <class Config, class Body>
 struct Sampler {
   static constexpr u32 warps = Config::threads / 32;
   static constexpr u32 bins = dropBins;
-  static constexpr i64 batch = 8; // scores that a thread has on their way
+  static constexpr int width = Config::width, batch = width < 4 ? 4 / width : 8 / width; // loads on their way
 
   const Body &body;
   i64 length;
   f32 largest;
 
-  // visit(drop) for each score of [begin, end) that this thread is to see, `step` apart.
+  // A part of `of` as large as the others, but for the last ones: whole loads.
+  static DEVICE i64 part_of(i64 scores, i64 of) { return (scores + of * width - 1) / (of * width) * width; }
+
+  // visit(score) for each score of [begin, end) that thread `thread` of `threads` is to see. Multiples of
+  // width.
   template <class Visit>
-  DEVICE void walk(i64 begin, i64 end, i64 step, const Visit &visit) const {
-    for (i64 at = begin; at < end; at += batch * step) {
-      f32 score[batch];
+  DEVICE void walk(i64 begin, i64 end, u32 thread, u32 threads, const Visit &visit) const {
+    const u32 count = end > begin ? (u32)(end - begin) : 0, step = threads * width;
+#pragma unroll 1
+    for (u32 at = thread * width; at < count; at += batch * step) {
+      f32 score[batch][width];
 #pragma unroll
-      for (i64 i = 0; i < batch; ++i)
-        score[i] = at + i * step < end ? body.element(at + i * step) : nan_f32();
+      for (int i = 0; i < batch; ++i)
+        if (at + i * step < count)
+          body.elements(begin + (at + i * step), score[i]);
 #pragma unroll
-      for (i64 i = 0; i < batch; ++i)
-        visit(score[i]);
+      for (int i = 0; i < batch; ++i)
+        if (at + i * step < count)
+#pragma unroll
+          for (int j = 0; j < width; ++j)
+            visit(score[i][j]);
     }
   }
 
-  DEVICE void find_largest() {
+  // Of [begin, end), by all threads of the block, which have it.
+  DEVICE f32 largest_of(i64 begin, i64 end) const {
     f32 best = -inf_f32();
-    walk(thread_x(), length, Config::threads, [&](f32 score) { best = score > best ? score : best; });
-    largest = block_max<Config::threads>(best);
+    walk(begin, end, thread_x(), Config::threads, [&](f32 score) { best = score > best ? score : best; });
+    return block_max<Config::threads>(best);
   }
 
   DEVICE u32 drop(f32 score) const { return drop_of(score, largest, Config::scale); }
 
-  // The weights up to `cut` of each warp's part of [begin, end), then their sum.
-  DEVICE u64 sum_parts(i64 begin, i64 end, i64 part, u32 cut, u64 (&parts)[warps]) const {
-    const i64 from = begin + warp_id() * part, to = from + part < end ? from + part : end;
+  DEVICE u64 weight(f32 score, u32 cut) const {
+    const u32 below = drop(score);
+    return below <= cut ? weight_of(below) : 0;
+  }
+  // The weights up to `cut` of [begin, end), by a warp.
+  DEVICE u64 sum_of_warp(i64 begin, i64 end, u32 cut) const {
     u64 sum = 0;
-    walk(from + lane_id(), to, 32, [&](f32 score) {
-      const u32 below = drop(score);
-      sum += below <= cut ? weight_of(below) : 0;
-    });
+    walk(begin, end, lane_id(), 32, [&](f32 score) { sum += weight(score, cut); });
     for (int mask = 16; mask > 0; mask /= 2) {
       const u64 other = shuffle_xor(sum, mask);
       sum += other;
     }
+    return sum;
+  }
+  // Of each warp's `part` of [begin, end), then of all.
+  DEVICE u64 sum_parts(i64 begin, i64 end, i64 part, u32 cut, u64 (&parts)[warps]) const {
+    const i64 from = begin + warp_id() * part, to = from + part < end ? from + part : end;
+    const u64 sum = sum_of_warp(from, to, cut);
     barrier(); // what was there has been read
     if (lane_id() == 0)
       parts[warp_id()] = sum;
     barrier();
     u64 total = 0;
+#pragma unroll 4
     for (u32 warp = 0; warp < warps; ++warp)
       total += parts[warp];
     return total;
@@ -171,7 +193,7 @@ struct Sampler {
     for (u32 bin = thread_x(); bin < bins; bin += Config::threads)
       low[bin] = high[bin] = 0;
     barrier();
-    walk(begin + thread_x(), end, Config::threads, [&](f32 score) {
+    walk(begin, end, thread_x(), Config::threads, [&](f32 score) {
       const u32 below = drop(score);
       if (below > cut || below >= maxDrop || (round == 1 && below / bins != first))
         return;
@@ -207,30 +229,39 @@ struct Sampler {
     return first;
   }
 
-  // The first place of [begin, end) at which the weights up to `cut` come to more than `drawn`, which all of
-  // them together do.
-  DEVICE i64 find_place(i64 begin, i64 end, u64 drawn, u32 cut, u64 (&parts)[warps]) const {
-    while (end - begin > 32) {
-      const i64 part = (end - begin + warps - 1) / warps;
-      sum_parts(begin, end, part, cut, parts);
-      u32 warp = 0;
-      for (; warp + 1 < warps && drawn >= parts[warp]; ++warp)
-        drawn -= parts[warp];
-      begin += warp * part;
-      end = begin + part < end ? begin + part : end;
-    }
-    u64 running = begin + lane_id() < end ? element_weight(begin + lane_id(), cut) : 0;
+  // Of 32 weights, each lane's, the lane at which their sum exceeds `drawn`, from which what is before it is
+  // taken; all of them together exceed it.
+  static DEVICE u32 lane_of(u64 weight, u64 &drawn) {
+    u64 running = weight;
     for (u32 distance = 1; distance < 32; distance *= 2) {
       const u64 earlier = shuffle_up(running, distance);
       running += lane_id() >= distance ? earlier : 0;
     }
-    const u32 above = warp_ballot(running > drawn);
-    return begin + (above == 0 ? 0 : bit_count((above & (0u - above)) - 1u));
+    const u32 lane = first_bit(warp_ballot(running > drawn));
+    drawn -= shuffle_index(running - weight, lane);
+    return lane;
   }
-
-  DEVICE u64 element_weight(i64 at, u32 cut) const {
-    const u32 below = drop(body.element(at));
-    return below <= cut ? weight_of(below) : 0;
+  // The first place of [begin, end) at which the weights up to `cut` come to more than `drawn`, which all of
+  // them together do. By a warp.
+  DEVICE i64 find_place(i64 begin, i64 end, u64 drawn, u32 cut) const {
+#pragma unroll 1
+    while (end - begin > width) {
+      const i64 part = part_of(end - begin, 32), from = begin + lane_id() * part;
+      u64 sum = 0;
+      walk(from, from + part < end ? from + part : end, 0, 1, [&](f32 score) { sum += weight(score, cut); });
+      begin += lane_of(sum, drawn) * part;
+      end = begin + part < end ? begin + part : end;
+    }
+    f32 score[width];
+    body.elements(begin, score);
+    i64 place = begin;
+    u64 sum = 0;
+#pragma unroll
+    for (int j = 0; j < width; ++j) {
+      sum += weight(score[j], cut);
+      place += sum <= drawn ? 1 : 0;
+    }
+    return place;
   }
 
   static DEVICE u64 share_of(u64 total) {
@@ -243,12 +274,13 @@ struct Sampler {
     return multiply_high(philox((u64)body.seed(0), (u64)body.seed(1), (u64)row), total);
   }
 
+  // The first warp has it.
   DEVICE i64 draw(i64 row) {
     SHARED(u64, parts, warps);
     SHARED(u32, low, bins);
     SHARED(u32, high, bins);
-    const i64 part = (length + warps - 1) / warps;
-    find_largest();
+    const i64 part = part_of(length, warps);
+    largest = largest_of(0, length);
     u32 cut = maxDrop - 1;
     if constexpr (Config::count > 0)
       cut = find_cut<true>(Config::count, cut, low, high, parts);
@@ -259,7 +291,11 @@ struct Sampler {
     }
     if (total == 0) // nothing but NaNs
       return 0;
-    return find_place(0, length, drawn_of(row, total), cut, parts);
+    if (warp_id() > 0)
+      return 0;
+    u64 drawn = drawn_of(row, total);
+    const i64 from = lane_of(lane_id() < warps ? parts[lane_id()] : 0, drawn) * part;
+    return find_place(from, from + part < length ? from + part : length, drawn, cut);
   }
 };
 

@@ -18,15 +18,17 @@ template <class Config>
 struct SampleMemory {
   static constexpr int rounds = 2 * ((Config::count > 0) + (Config::share > 0));
   static constexpr i64 ofState = 2,
-                       words = 2 * Config::parts + ofState * (rounds + 1) + (i64)rounds * dropBins;
+                       sumsOfRow = (i64)Config::parts * (Config::threads / 32),
+                       words = Config::parts + sumsOfRow + ofState * (rounds + 1) + (i64)rounds * dropBins;
   u64 *row;
 
   DEVICE SampleMemory(i32 *memory, i64 index) : row(reinterpret_cast<u64 *>(memory) + index * words) {}
   DEVICE u64 *largest() const { return row; }
-  DEVICE u64 *sums() const { return row + Config::parts; }
+  DEVICE u64 *sums() const { return row + Config::parts; } ///< of each part those of each warp
   DEVICE u64 *bins(int round) const { return row + (words - (i64)(rounds - round) * dropBins); }
+  DEVICE u64 *state_of(int round) const { return sums() + (sumsOfRow + ofState * round); }
   DEVICE SampleState state(int round) const {
-    const u64 *from = row + (2 * Config::parts + ofState * round);
+    const u64 *from = state_of(round);
     SampleState state;
     const u64 both = load(from);
     state.cut = (u32)both;
@@ -35,7 +37,7 @@ struct SampleMemory {
     return state;
   }
   DEVICE void set_state(int round, const SampleState &state) const {
-    u64 *to = row + (2 * Config::parts + ofState * round);
+    u64 *to = state_of(round);
     store(to, state.cut | (u64)state.first << 32);
     store(to + 1, state.wanted);
   }
@@ -59,8 +61,14 @@ struct SamplePart {
     end = first_of(part + 1);
   }
   DEVICE i64 first_of(i64 number) const {
-    const i64 first = (length + Config::parts - 1) / Config::parts * number;
+    const i64 first = Row::part_of(length, Config::parts) * number;
     return first < length ? first : length;
+  }
+  /// Of warp `warp` of part `number`.
+  DEVICE i64 first_of_warp(i64 number, i64 warp) const {
+    const i64 first = first_of(number), end = first_of(number + 1);
+    const i64 from = first + Row::part_of(end - first, Row::warps) * warp;
+    return from < end ? from : end;
   }
   DEVICE Row with_largest() const {
     const u32 lane = lane_id();
@@ -131,11 +139,7 @@ template <class Config, class Body>
 DEVICE void sample_largest(const Body &body, i64, i64 length, i32 *memory) {
   using Part = SamplePart<Config, Body>;
   const Part own = part_of_block<Config>(body, length, memory);
-  const typename Part::Row sampler{own.body, length, 0.f};
-  f32 best = -inf_f32();
-  sampler.walk(own.begin + thread_x(), own.end, Config::threads,
-               [&](f32 score) { best = score > best ? score : best; });
-  best = block_max<Config::threads>(best);
+  const f32 best = typename Part::Row{own.body, length, 0.f}.largest_of(own.begin, own.end);
   if (thread_x() == 0)
     store(own.memory.largest() + own.part, (u64)bits_of(best));
   constexpr i64 bins = (i64)Part::Memory::rounds * Part::Row::bins;
@@ -171,38 +175,42 @@ DEVICE void sample_sums(const Body &body, i64, i64 length, i32 *memory) {
   SHARED(u64, parts, Row::warps);
   const Part own = part_of_block<Config>(body, length, memory);
   const SampleState state = own.template pass_state<Part::Memory::rounds>(parts);
-  const i64 each = (own.end - own.begin + Row::warps - 1) / Row::warps;
-  const u64 sum = own.with_largest().sum_parts(own.begin, own.end, each, state.cut, parts);
-  if (thread_x() == 0)
-    store(own.memory.sums() + own.part, sum);
+  const i64 from = own.first_of_warp(own.part, warp_id()), to = own.first_of_warp(own.part, warp_id() + 1);
+  const u64 sum = own.with_largest().sum_of_warp(from, to, state.cut);
+  if (lane_id() == 0)
+    store(own.memory.sums() + (own.part * Row::warps + warp_id()), sum);
 }
 
-// By a block for each row.
+// By the first warp of a block for each row.
 template <class Config, class Body>
 DEVICE void sample_place(const Body &body, i64, i64 length, i32 *memory) {
   using Part = SamplePart<Config, Body>;
   using Row = typename Part::Row;
-  SHARED(u64, parts, Row::warps);
   pdl_wait();
   pdl_launch_dependents();
+  if (warp_id() > 0)
+    return;
   const Part own(body, memory, block_x(), 0, length);
   const Row sampler = own.with_largest();
-  u64 total = 0;
-  for (i64 part = 0; part < Config::parts; ++part)
-    total += load(own.memory.sums() + part);
+  const u32 lane = lane_id();
+  u64 sum = 0; // of part `lane`
+#pragma unroll 4
+  for (u32 warp = 0; warp < Row::warps; ++warp)
+    sum += lane < (u32)Config::parts ? load(own.memory.sums() + (lane * Row::warps + warp)) : 0;
+  u64 total = sum;
+  for (int mask = 16; mask > 0; mask /= 2) {
+    const u64 other = shuffle_xor(total, mask);
+    total += other;
+  }
   i64 place = 0; // if there are nothing but NaNs
   if (total != 0) {
     u64 drawn = sampler.drawn_of(own.row, total);
-    i64 part = 0;
-    for (; part + 1 < Config::parts; ++part) {
-      const u64 sum = load(own.memory.sums() + part);
-      if (drawn < sum)
-        break;
-      drawn -= sum;
-    }
-    place = sampler.find_place(own.first_of(part), own.first_of(part + 1), drawn,
-                               own.memory.state(Part::Memory::rounds).cut, parts);
+    const i64 part = Row::lane_of(sum, drawn);
+    const u64 of_warp = lane < Row::warps ? load(own.memory.sums() + (part * Row::warps + lane)) : 0;
+    const i64 warp = Row::lane_of(of_warp, drawn);
+    place = sampler.find_place(own.first_of_warp(part, warp), own.first_of_warp(part, warp + 1), drawn,
+                               own.memory.state(Part::Memory::rounds).cut);
   }
-  if (thread_x() == 0)
+  if (lane == 0)
     own.body.put(own.row, place);
 }

@@ -45,14 +45,6 @@ template <class Config, class Body> DEVICE void running_sum(Body body, i64 rows,
   }
 }
 
-// Element `i` of a vector, to be compared.
-template <class Held, class T, int N> DEVICE Held held_as(const Vec<T, N> &values, int i) {
-  if constexpr (same_type<Held, f32>)
-    return element_f32(values, i);
-  else
-    return (Held)values[i];
-}
-
 // A NaN is above all others.
 template <class T> DEVICE bool is_above(T a, T b) {
   if constexpr (is_wide_float<T>)

@@ -42,3 +42,11 @@ template <class T, int N> DEVICE Vec<f32, N> quotients(const Vec<T, N> &x, const
     result[i] = divide(element_f32(x, i), by);
   return result;
 }
+
+// Element `i` of a vector, to be compared.
+template <class Held, class T, int N> DEVICE Held held_as(const Vec<T, N> &values, int i) {
+  if constexpr (same_type<Held, f32>)
+    return element_f32(values, i);
+  else
+    return (Held)values[i];
+}

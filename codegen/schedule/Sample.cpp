@@ -11,21 +11,25 @@ namespace fusion {
 using scalar::Level, scan::RowWalk;
 
 namespace {
-/// Few long rows are shared out among blocks, by kernels that follow each other: sampling_parts.cuh. The
-/// numbers follow from counts of instructions; none is timed yet.
-constexpr int64_t sampledByParts = 64, partsOfSample = 32, longSample = 16384, sampleBins = 2048;
+/// Few long rows are shared out among blocks, by kernels that follow each other: sampling_parts.cuh.
+constexpr int64_t longSample = 16384, sampleBins = 2048;
+/// Up to so many rows have so many blocks each.
+struct SampleParts {
+  int64_t mostRows, parts;
+};
+constexpr SampleParts sampleParts[] = {{8, 32}, {64, 8}};
 
 /// Two for each cut.
 int64_t roundsOf(nn::SampleOp op) { return 2 * (int64_t(op.getTopK() > 0) + int64_t(op.share() != 0)); }
 
-/// The kernel `function` for rows of scores; in parts, with this round of bins.
+/// The kernel `function` for rows of scores; in `parts`, with this round of bins.
 KernelDraft emit(nn::SampleOp op, const Region &region, const KernelContext &context,
-                 const char *function = "sample", int64_t round = -1) {
+                 const char *function = "sample", SampleParts parts = {}, int64_t round = -1) {
   RowWalk walk(region, context, -1);
-  const bool inParts = function != llvm::StringRef("sample");
-  if (!inParts)
-    walk.takeBlocks();
-  walk.rowsPerBlock = 1;
+  const bool inParts = parts.parts > 0;
+  walk.takeBlocks();
+  walk.threads = std::min(walk.threads, scan::clusterThreads); // of more, ptxas keeps registers in memory
+  walk.readVectors();
   walk.file = inParts ? "sampling_parts.cuh" : "sampling.cuh";
   const auto count = static_cast<int64_t>(op.getTopK()), share = static_cast<int64_t>(op.share());
   walk.source.config.set("f32", "scale", body::literal(DType::F32, op.scale()));
@@ -35,12 +39,12 @@ KernelDraft emit(nn::SampleOp op, const Region &region, const KernelContext &con
   if (inParts) {
     const int64_t rounds = roundsOf(op),
                   // SampleMemory::words
-                  words = 2 * partsOfSample + 2 * (rounds + 1) + rounds * sampleBins;
+                  words = parts.parts * (1 + walk.threads / 32) + 2 * (rounds + 1) + rounds * sampleBins;
     walk.name = region.outputs.empty() ? std::string(function) + "_of_parts" : "";
-    walk.source.config.set("parts", partsOfSample);
+    walk.source.config.set("parts", parts.parts);
     if (round >= 0)
       walk.source.config.set("round", round);
-    memory = walk.source.scratch(Dim::min(product(walk.rows), Dim(sampledByParts)) * Dim(2 * words), true);
+    memory = walk.source.scratch(Dim::min(product(walk.rows), Dim(parts.mostRows)) * Dim(2 * words), true);
   }
   if (!region.outputs.empty()) {
     const unsigned seedInput = RowWalk::indexOf(region, op.getSeed());
@@ -65,8 +69,26 @@ KernelDraft emit(nn::SampleOp op, const Region &region, const KernelContext &con
                                   graph.input("row", DType::I64, Level::Row),
                                   "DEVICE void put(i64 row, i64 place) const", nullptr, memory);
   if (inParts)
-    draft.gridX = region.outputs.empty() ? product(walk.rows) * Dim(partsOfSample) : product(walk.rows);
+    draft.gridX = region.outputs.empty() ? product(walk.rows) * Dim(parts.parts) : product(walk.rows);
   return draft;
+}
+
+PlannedAlternative byParts(nn::SampleOp op, const Region &region, const SampleParts &parts) {
+  Region inner = region;
+  inner.outputs.clear();
+  PlannedAlternative all;
+  all.keepsScratch = false; // the bins of each draw are its own
+  auto add = [&](const Region &of, const char *function, int64_t round = -1) {
+    all.kernels.push_back({of, [op, of, function, parts, round](const KernelContext &its) {
+                             return emit(op, of, its, function, parts, round);
+                           }});
+  };
+  add(inner, "sample_largest");
+  for (int64_t round = 0; round < roundsOf(op); ++round)
+    add(inner, "sample_bins", round);
+  add(inner, "sample_sums");
+  add(region, "sample_place");
+  return all;
 }
 
 } // namespace
@@ -80,28 +102,23 @@ std::vector<PlannedAlternative> alternativesOfSample(const Region &region, const
   const DimShape &shape = context.shape(op.getScores());
   const Dim rows = product(llvm::ArrayRef<Dim>(shape).drop_back());
   const KernelEmitter whole = [region](const KernelContext &its) { return emitSample(region, its); };
-  const int64_t known = rows.constant().value_or(1);
-  if (shape.back().constant().value_or(0) < longSample || known < 1 || known > sampledByParts)
+  if (shape.back().constant().value_or(0) < longSample || rows.constant().value_or(1) < 1)
     return alternativesFor({}, region, whole);
-  Region inner = region;
-  inner.outputs.clear();
-  PlannedAlternative parts;
-  parts.keepsScratch = false; // the bins of each draw are its own
-  auto add = [&](const Region &of, const char *function, int64_t round = -1) {
-    parts.kernels.push_back({of, [op, of, function, round](const KernelContext &its) {
-                               return emit(op, of, its, function, round);
-                             }});
-  };
-  add(inner, "sample_largest");
-  for (int64_t round = 0; round < roundsOf(op); ++round)
-    add(inner, "sample_bins", round);
-  add(inner, "sample_sums");
-  add(region, "sample_place");
-  if (rows.constant())
-    return {parts};
-  parts.when = {{rows, 1, sampledByParts}};
-  const SizeRange more{rows, sampledByParts + 1, INT64_MAX};
-  return {parts, alternativesFor(more, region, whole).front()};
+  std::vector<PlannedAlternative> found;
+  int64_t least = 1;
+  for (const SampleParts &parts : sampleParts) {
+    if (!rows.constant()) {
+      found.push_back(byParts(op, region, parts));
+      found.back().when = {{rows, least, parts.mostRows}};
+    } else if (*rows.constant() <= parts.mostRows) {
+      return {byParts(op, region, parts)};
+    }
+    least = parts.mostRows + 1;
+  }
+  const SizeRange more{rows, least, INT64_MAX};
+  llvm::append_range(found, rows.constant() ? alternativesFor({}, region, whole)
+                                            : alternativesFor(more, region, whole));
+  return found;
 }
 
 } // namespace fusion

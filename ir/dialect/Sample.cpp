@@ -25,7 +25,7 @@ LogicalResult SampleOp::inferShapes(ShapeContext &context) {
 }
 
 float SampleOp::scale() {
-  return static_cast<float>(1.4426950408889634 / getTemperature().convertToDouble());
+  return static_cast<float>(65536 * 1.4426950408889634 / getTemperature().convertToDouble());
 }
 uint64_t SampleOp::share() {
   const double topP = getTopP().convertToDouble();

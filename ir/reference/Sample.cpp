@@ -1,6 +1,7 @@
 // Tokens drawn from rows of scores. A weight is an integer, so that a sum of them is the same in any order.
 #include "ir/dialect/Sample.h"
 #include "ir/base/Parallel.h"
+#include "ir/reference/SampleWeight.h"
 #include "ir/reference/Support.h"
 
 #include <algorithm>
@@ -18,22 +19,27 @@ constexpr uint32_t dropUnits = 1u << 16;
 std::optional<uint32_t> dropOf(float score, float largest, float scale) {
   if (score == largest)
     return 0;
-  const float powers = (largest - score) * scale;
-  if (!(powers < 40.0f))
+  const float units = (largest - score) * scale;
+  if (!(units < 40.0f * dropUnits))
     return std::nullopt;
-  return static_cast<uint32_t>(powers * static_cast<float>(dropUnits));
+  return static_cast<uint32_t>(units);
 }
 
-/// 2^(40 - drop / 2^16), by the series of e^-z in units of 2^-32.
-uint64_t weightOf(uint32_t drop) {
-  constexpr uint64_t ln2 = 2977044472, one = uint64_t(1) << 32;
-  const uint64_t z = ((uint64_t(drop % dropUnits) << 16) * ln2) >> 32;
-  uint64_t power = one;
-  for (uint64_t term = 8; term > 0; --term)
-    power = one - ((z * power) >> 32) / term;
-  return (power << 8) >> (drop / dropUnits);
+} // namespace
+
+// Of 2^(1 - fraction), a polynomial in fraction - 1/2, 24 bits are kept.
+uint64_t sampleWeight(uint32_t drop) {
+  constexpr float terms[] = {-0.00189510675f, 0.0136019858f, -0.0784934834f,
+                             0.339731574f,    -0.980258167f, 1.41421354f};
+  const float t = static_cast<float>(drop % dropUnits) / dropUnits - 0.5f;
+  float power = 0.000218657849f;
+  for (float term : terms)
+    power = std::fma(power, t, term);
+  const auto bits = static_cast<uint64_t>(power * 0x1p23f); // 1 to 2: a whole number
+  return (bits << 16) >> (drop / dropUnits);
 }
 
+namespace {
 /// The first two words of Philox4x32-10 (Salmon et al., 2011).
 uint64_t philox(uint64_t key, uint64_t counter, uint64_t stream) {
   uint32_t words[4] = {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32),
@@ -79,14 +85,14 @@ int64_t draw(const std::vector<float> &scores, const Sampling &how, uint64_t key
   auto sumTo = [&](auto last) {
     uint64_t sum = 0;
     for (auto drop = drops.begin(); drop != std::next(last); ++drop)
-      sum += weightOf(drop->first) * static_cast<uint64_t>(drop->second);
+      sum += sampleWeight(drop->first) * static_cast<uint64_t>(drop->second);
     return sum;
   };
   if (how.share > 0) {
     const auto wanted = static_cast<uint64_t>((Wide(sumTo(cut)) * how.share) >> 64);
     uint64_t sum = 0;
     for (auto drop = drops.begin(); drop != std::next(cut); ++drop)
-      if ((sum += weightOf(drop->first) * static_cast<uint64_t>(drop->second)) >=
+      if ((sum += sampleWeight(drop->first) * static_cast<uint64_t>(drop->second)) >=
           std::max<uint64_t>(wanted, 1)) {
         cut = drop;
         break;
@@ -96,7 +102,7 @@ int64_t draw(const std::vector<float> &scores, const Sampling &how, uint64_t key
   uint64_t sum = 0;
   for (size_t place = 0; place < scores.size(); ++place)
     if (auto drop = dropOf(scores[place], largest, how.scale); drop && *drop <= cut->first)
-      if ((sum += weightOf(*drop)) > drawn)
+      if ((sum += sampleWeight(*drop)) > drawn)
         return static_cast<int64_t>(place);
   return 0;
 }

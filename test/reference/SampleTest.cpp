@@ -1,3 +1,4 @@
+#include "ir/reference/SampleWeight.h"
 #include "test/reference/Testing.h"
 
 #include <cmath>
@@ -34,6 +35,21 @@ TEST(Sample, KnownAnswer) {
                     "{temperature = 1.0 : f32}", DType::I64, {})
                   .toInts(),
               std::vector<int64_t>{place});
+}
+
+/// For all fractions: as near as is promised, never rising, and between the powers of two beside it.
+TEST(Sample, WeightsArePowersOfTwo) {
+  uint64_t before = ~uint64_t(0);
+  for (uint32_t drop = 0; drop <= 1u << 16; ++drop) {
+    const uint64_t weight = reference::sampleWeight(drop);
+    const double exact = std::exp2(40 - drop / 65536.0);
+    ASSERT_NEAR(static_cast<double>(weight), exact, exact * 0x1p-23) << drop;
+    ASSERT_LE(weight, before) << drop;
+    before = weight;
+  }
+  EXPECT_EQ(reference::sampleWeight(0), uint64_t(1) << 40);
+  EXPECT_EQ(reference::sampleWeight(1u << 16), uint64_t(1) << 39);
+  EXPECT_EQ(reference::sampleWeight((40u << 16) - 1), 1u);
 }
 
 TEST(Sample, FollowsTheSoftmax) {
