@@ -101,18 +101,28 @@ DEVICE void skip_epilogue(const ArgMaxEpilogue<Rows, Epilogue> &epilogue, i64 ro
   epilogue.skip(rows);
 }
 
-/// The place of each row's largest, of `perRow` ranked ones that warps have found. put(row, place) stores it.
+/// The place of each row's largest, of Config::per_row ranked ones that warps have found. put(row, place)
+/// stores it.
 template <class Config, class Body>
-DEVICE void place_of_largest(Body body, const i32 *parts, i64 rows, i64 perRow) {
+DEVICE void place_of_largest(Body body, const i32 *parts, i64 rows) {
   constexpr u32 warps = Config::threads / 32;
+  constexpr i64 perRow = Config::per_row, rounds = (perRow + 31) / 32;
+  constexpr int batch = rounds < 24 ? (int)rounds : 24; // a lane's loads on their way: mostly all
   pdl_wait();
   pdl_launch_dependents();
   const u64 *ranks = reinterpret_cast<const u64 *>(parts);
   for (i64 row = block_x() * warps + warp_id(); row < rows; row += (i64)grid_dim_x() * warps) {
     u64 best = 0;
-#pragma unroll 8
-    for (i64 at = lane_id(); at < perRow; at += 32)
-      best = upper_of(best, load(ranks + row * perRow + at));
+#pragma unroll 1
+    for (i64 begin = lane_id(); begin < perRow; begin += 32 * batch) {
+      u64 found[batch];
+#pragma unroll
+      for (int i = 0; i < batch; ++i)
+        found[i] = begin + 32 * i < perRow ? load(ranks + row * perRow + (begin + 32 * i)) : 0;
+#pragma unroll
+      for (int i = 0; i < batch; ++i)
+        best = upper_of(best, found[i]);
+    }
     for (int mask = 16; mask > 0; mask /= 2)
       best = upper_of(best, shuffle_xor(best, mask));
     if (lane_id() == 0)

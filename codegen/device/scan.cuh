@@ -2,6 +2,7 @@
 
 #include "clusters.cuh"
 #include "math.cuh"
+#include "vectors.cuh"
 
 // Ops along one axis: each warp walks a row of `length` elements.
 //

@@ -177,9 +177,10 @@ private:
     source.include("arg_max_epilogue.cuh");
     source.config.set("threads", int64_t(threads));
     source.body.method("DEVICE void put(i64 row, i64 place) const", code);
+    source.config.set("per_row", matmul::largestPartsOfRow(problem, context.target));
     std::string arguments =
-        fmt::format("{}, {}, {}", source.scratch(matmul::largestWords(problem.m, context.target), false),
-                    source.size(problem.m), matmul::largestPartsOfRow(problem, context.target));
+        fmt::format("{}, {}", source.scratch(matmul::largestWords(problem.m, context.target), false),
+                    source.size(problem.m));
     KernelDraft draft = source.finish({.schedule = "scan",
                                        .function = "place_of_largest",
                                        .arguments = std::move(arguments),

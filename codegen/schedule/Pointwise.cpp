@@ -20,7 +20,7 @@ constexpr uint32_t blockThreads = 256;
 /// More blocks than any device runs at once; beyond it threads loop.
 constexpr int64_t mostBlocks = 65536;
 /// More a thread would need more registers than it has where f8 is converted in software.
-constexpr int64_t mostElements = 8;
+constexpr int64_t mostElements = 8, mostAngles = 2;
 
 bool sameDims(llvm::ArrayRef<Dim> a, llvm::ArrayRef<Dim> b) {
   return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin());
@@ -51,12 +51,14 @@ std::optional<std::string> whyNot(const Region &region, const KernelContext &con
 }
 
 /// Neighbours in the last dim that one thread computes, so that it splits its index once: 16 bytes of the
-/// widest output.
+/// widest output; fewer where an element takes longer than its index, as angles of a few tokens do, for which
+/// others wait.
 int64_t neighboursPerThread(const Region &region, const DimShape &shape) {
   size_t widest = 1;
   for (Value output : region.outputs)
     widest = std::max(widest, byteSize(dtype(output)));
-  int64_t width = std::min<int64_t>(mostElements, 16 / static_cast<int64_t>(widest));
+  int64_t width = std::min<int64_t>(holdsAny<nn::CosOp, nn::SinOp>(region) ? mostAngles : mostElements,
+                                    16 / static_cast<int64_t>(widest));
   while (width > 1 && (shape.empty() || !shape.back().isStatic() || shape.back().value() % width != 0))
     width /= 2;
   return width;

@@ -177,6 +177,12 @@ Value Graph::foldIndex(Kind kind, Value a, Value b) {
     return b;
   if (constantX && x.integer == 0 && (kind == Kind::Div || kind == Kind::Mod))
     return a;
+  // An index that was split and is put together again.
+  if (kind == Kind::Add && x.kind == Kind::Mul && y.kind == Kind::Mod && x.operands[1] == y.operands[1]) {
+    const Node &quotient = nodes[x.operands[0].index];
+    if (quotient.kind == Kind::Div && quotient.operands == y.operands)
+      return y.operands[0];
+  }
   return {};
 }
 

@@ -92,6 +92,16 @@ TEST(ScalarGraph, IndexArithmeticOnConstantsIsDone) {
   EXPECT_FALSE(g.add(x, g.number(DType::F32, 0)) == x);
 }
 
+TEST(ScalarGraph, WhatWasSplitIsPutTogether) {
+  Graph g;
+  const Value i = g.input("i", DType::I64, Level::Element), n = g.input("n", DType::I64, Level::Kernel),
+              m = g.input("m", DType::I64, Level::Kernel);
+  EXPECT_EQ(g.add(g.mul(g.div(i, n), n), g.mod(i, n)), i);
+  EXPECT_FALSE(g.add(g.mul(g.div(i, n), m), g.mod(i, n)) == i);
+  EXPECT_FALSE(g.add(g.mul(g.div(i, m), n), g.mod(i, n)) == i);
+  EXPECT_FALSE(g.add(g.mul(g.div(n, i), n), g.mod(i, n)) == i);
+}
+
 TEST(ScalarGraph, FormulasTakeOtherOperands) {
   Graph g;
   const Value x = g.input("x", DType::F32, Level::Element), y = g.input("y", DType::F32, Level::Row);
