@@ -303,8 +303,9 @@ public:
   /// GPU everything is done on return, and `stream` is unused. Refused (BadInput) if this process has several
   /// GPUs, since a stream belongs to one.
   Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream);
-  /// Dense copies of results on the host, made after everything that is queued so far. Where ranks are
-  /// processes, all of them call it, as they do with run().
+  /// Dense copies of results on the host, made as soon as the runs that compute them are done, also while
+  /// later ones, queued by run(), still work; where enqueue() has come since, after everything that is
+  /// queued. Where ranks are processes, all of them call it, as they do with run().
   Result<NamedTensors> fetch(const NamedTensors &tensors);
   /// Microseconds of each of `iterations` runs, after three that are not measured: the device's time on a
   /// GPU, and the slowest rank's with several. `cold` empties the GPU's cache before each run.

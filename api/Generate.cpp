@@ -10,7 +10,7 @@ namespace fusion {
 
 namespace {
 constexpr std::string_view maskName = "attention_mask", positionsName = "position_ids";
-constexpr int64_t stepsInFlight = 16; ///< whose tokens are brought to the host together
+constexpr size_t stepsInFlight = 16; ///< whose tokens are brought to the host together
 
 using Prompts = std::vector<std::vector<int64_t>>;
 
@@ -198,8 +198,9 @@ public:
     for (int64_t done = 1; done < options.tokens && !allEnded(); ++done, ++at, ++generation.steps) {
       if (Status status = step(at, at + 1, /*isLast=*/true); !status)
         return status.error();
-      if (options.onToken || static_cast<int64_t>(waiting.size()) == stepsInFlight)
-        if (Status status = collect(); !status)
+      // One step stays behind: the device has it to do meanwhile.
+      if (options.onToken || waiting.size() > stepsInFlight)
+        if (Status status = collect(1); !status)
           return status.error();
     }
     if (Status status = collect(); !status)
@@ -232,15 +233,16 @@ private:
     return {};
   }
 
-  /// Brings the tokens of the steps since the last time to the host.
-  Status collect() {
+  /// Brings the tokens of the steps since the last time to the host, but for the last `left` ones.
+  Status collect(size_t left = 0) {
+    const size_t count = waiting.size() - std::min(left, waiting.size());
     NamedTensors named;
-    for (size_t i = 0; i < waiting.size(); ++i)
+    for (size_t i = 0; i < count; ++i)
       named[std::to_string(i)] = waiting[i];
     auto fetched = program.fetch(named);
     if (!fetched)
       return fetched.error();
-    for (size_t i = 0; i < waiting.size(); ++i) {
+    for (size_t i = 0; i < count; ++i) {
       const std::vector<int64_t> tokens = fetched->at(std::to_string(i)).toInts();
       for (size_t row = 0; row < tokens.size(); ++row)
         if (!hasEnded(row)) {
@@ -250,7 +252,7 @@ private:
               return status;
         }
     }
-    waiting.clear();
+    waiting.erase(waiting.begin(), waiting.begin() + static_cast<int64_t>(count));
     return {};
   }
 

@@ -54,9 +54,8 @@ public:
 
   SmallVector<Operation *> launching(func::FuncOp function) override {
     return llvm::filter_to_vector(
-        llvm::make_pointer_range(function.getBody().front().without_terminator()), [&](Operation *op) {
-          return !nn::isStored(op) && !isBodyConstant(op) && !views->isView(op);
-        });
+        llvm::make_pointer_range(function.getBody().front().without_terminator()),
+        [&](Operation *op) { return !nn::isStored(op) && !isBodyConstant(op) && !views->isView(op); });
   }
 
   bool isView(Operation *op) const override { return views->isView(op); }

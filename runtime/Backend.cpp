@@ -12,6 +12,13 @@ static std::optional<Tensor::Rows> inRowsOf(const Tensor &tensor, size_t bytes) 
   return rows;
 }
 
+Status Backend::downloadAll(std::span<const Download> wanted) {
+  for (const Download &one : wanted)
+    if (Status status = download(one.target, one.source, one.bytes); !status)
+      return status;
+  return {};
+}
+
 Status Backend::transfer(const Tensor &source, Tensor &target) {
   if (source.size() == 0)
     return {};

@@ -55,6 +55,16 @@ public:
   virtual Status uploadRows(void *target, const void *source, size_t bytes, size_t pitch, size_t count);
   /// To host memory; the bytes are there when it returns.
   virtual Status download(void *target, const void *source, size_t bytes) = 0;
+  /// The end of what has been queued so far; null where every call is done when it returns.
+  virtual Result<std::shared_ptr<void>> mark() { return std::shared_ptr<void>(); }
+  struct Download {
+    void *target;
+    const void *source;
+    size_t bytes;
+    std::shared_ptr<void> after; ///< what mark() gave; null: all that has been queued
+  };
+  /// Each as soon as what it comes after is done, whatever has been queued since.
+  virtual Status downloadAll(std::span<const Download> wanted);
   /// Between two places on the device.
   virtual Status copy(void *target, const void *source, size_t bytes) = 0;
   /// `source` to `target`, of the same type and shape, each dense or with regular gaps, on the host or this

@@ -254,8 +254,10 @@ Result<NamedTensors> Executor::Runner::run(const NamedTensors &inputs, Results w
   if (!frame)
     return frame.error();
   NamedTensors outputs = results(*frame); // before the next step's shapes
-  Status speculated = speculate(*frame);
   const bool waits = where != Results::Queued || options.communicator;
+  if (Status status = noteEnd(*frame, !waits); !status)
+    return status.error();
+  Status speculated = speculate(*frame);
   if (Status status = waits ? finish() : Status(); !status)
     return status.error();
   spareFrame = std::move(*frame);
@@ -276,11 +278,28 @@ Result<NamedTensors> Executor::Runner::enqueue(const NamedTensors &inputs, void 
   if (!frame)
     return frame.error();
   NamedTensors outputs = results(*frame);
+  if (Status status = noteEnd(*frame, /*isQueued=*/false); !status)
+    return status.error();
   Status speculated = speculate(*frame);
   spareFrame = std::move(*frame);
   if (!speculated)
     return speculated.error();
   return outputs;
+}
+
+Status Executor::Runner::noteEnd(const Frame &frame, bool isQueued) {
+  constexpr size_t mostKnown = 1024;
+  if (!isQueued || ends.size() > mostKnown)
+    ends.clear();
+  if (!isQueued)
+    return {};
+  Result<std::shared_ptr<void>> end = backend->mark();
+  if (!end)
+    return end.error();
+  for (const PortPlan &port : plan.outputs)
+    if (const std::shared_ptr<void> *owner = frame.owners[port.buffer])
+      ends[owner->get()] = *end;
+  return {};
 }
 
 Result<NamedTensors> Executor::Runner::fetch(const NamedTensors &tensors) {
@@ -289,6 +308,7 @@ Result<NamedTensors> Executor::Runner::fetch(const NamedTensors &tensors) {
   if (!guard.entered)
     return guard.entered.error();
   NamedTensors copies;
+  std::vector<Backend::Download> downloads;
   for (const auto &[name, tensor] : tensors) {
     Tensor copy = tensor.device().kind == Device::Kind::Host ? tensor.dense() : tensor;
     if (tensor.device().kind != Device::Kind::Host) {
@@ -296,11 +316,18 @@ Result<NamedTensors> Executor::Runner::fetch(const NamedTensors &tensors) {
         return badInput(fmt::format("{} is on GPU {}, the program runs on {}", name, tensor.device().ordinal,
                                     backend->description()));
       copy = hostTensor(tensor.type(), tensor.shape());
-      if (Status status = backend->transfer(tensor, copy); !status)
+      if (tensor.isDense()) {
+        auto end = ends.find(tensor.storage().get());
+        downloads.push_back(
+            {copy.data(), tensor.data(), copy.bytes(), end == ends.end() ? nullptr : end->second});
+      } else if (Status status = backend->transfer(tensor, copy); !status) {
         return status.error();
+      }
     }
     copies[name] = std::move(copy);
   }
+  if (Status status = backend->downloadAll(downloads); !status)
+    return status.error();
   return copies;
 }
 

@@ -7,6 +7,7 @@
 #include "runtime/ShapeBucket.h"
 #include "runtime/WeightStore.h"
 
+#include <map>
 #include <mutex>
 #include <optional>
 
@@ -111,6 +112,9 @@ private:
   Result<std::vector<double>> timeEach(std::span<const std::function<Status()>> works);
   Result<std::vector<double>> timeInOneGo(const Frame &frame, int iterations);
   Status callLibrary(const ShapePlan::Launch &launch); ///< with `argumentValues`
+  /// Notes the end of a run that was queued just now; one of another kind, after which callers may have
+  /// queued work of their own, makes none known.
+  Status noteEnd(const Frame &frame, bool isQueued);
   /// The results where they are, and on the host those that the device's memory does not show.
   NamedTensors results(const Frame &frame) const;
   Status bringToHost(NamedTensors &results);
@@ -133,6 +137,8 @@ private:
   size_t arenaCapacity = 0;
   std::shared_ptr<void> keptZero; ///< workspace that is kept zero
   size_t keptZeroCapacity = 0;
+  /// Of memory that queued runs write, the end of the last of them: fetch() waits for no more.
+  std::map<const void *, std::shared_ptr<void>> ends;
   ShapeBuckets buckets;
   Frame spareFrame; ///< of the last run, for its room: one of many buffers makes the allocator tidy up
   std::vector<const Tensor *> tensors; ///< of the run in hand, for each input port …

@@ -5,7 +5,8 @@
 namespace fusion {
 
 static constexpr size_t maxBuckets = 32;
-static constexpr size_t maxBlocks = 2;
+/// A result that becomes the next input alternates; small ones a caller may hold from many runs.
+static constexpr size_t maxBlocks = 2, smallBytes = 64 << 10, maxSmallBlocks = 64;
 static constexpr size_t alwaysChanged = 4; ///< launches: so few are changed sooner than recorded
 
 Result<const std::shared_ptr<void> *> BufferPool::acquire(Backend &backend, size_t bytes) {
@@ -26,7 +27,7 @@ Result<const std::shared_ptr<void> *> BufferPool::acquire(Backend &backend, size
     memory = backend.allocate(bytes);
   if (!memory)
     return memory.error();
-  if (blocks.size() == maxBlocks)
+  if (blocks.size() >= (bytes <= smallBytes ? maxSmallBlocks : maxBlocks))
     blocks.pop_front();
   blocks.push_back({*memory, bytes});
   return &blocks.back().memory;

@@ -26,7 +26,7 @@ private:
     std::shared_ptr<void> memory;
     size_t capacity;
   };
-  std::deque<Block> blocks; ///< at most two: a result that becomes the next input alternates
+  std::deque<Block> blocks;
 };
 
 /// Shapes, and those that they become step by step while the same kernels are launched in the same order.

@@ -39,7 +39,7 @@ KernelDraft emit(nn::SampleOp op, const Region &region, const KernelContext &con
   if (inParts) {
     const int64_t rounds = roundsOf(op),
                   // SampleMemory::words
-                  words = parts.parts * (1 + walk.threads / 32) + 2 * (rounds + 1) + rounds * sampleBins;
+        words = parts.parts * (1 + walk.threads / 32) + 2 * (rounds + 1) + rounds * sampleBins;
     walk.name = region.outputs.empty() ? std::string(function) + "_of_parts" : "";
     walk.source.config.set("parts", parts.parts);
     if (round >= 0)

@@ -144,8 +144,7 @@ void CandidatePool::score(Candidate &candidate, ArrayRef<GroupPorts> kernels, in
   for (const GroupPorts &ports : kernels)
     candidate.bytesMoved += traffic.bytes(ports.inputs, ports.outputs);
   candidate.bytesSaved = -candidate.bytesMoved;
-  candidate.score =
-      -static_cast<double>(candidate.bytesMoved) - static_cast<double>(launches) * launchBytes;
+  candidate.score = -static_cast<double>(candidate.bytesMoved) - static_cast<double>(launches) * launchBytes;
   for (Operation *op : candidate.ops) {
     candidate.bytesSaved += oracle.isView(op) ? 0 : bytesOf(op);
     candidate.score += costOf(op);

@@ -3,6 +3,7 @@
 
 #include "runtime/CublasLtRunner.h"
 #include "runtime/cuda/GraphRecording.h"
+#include "runtime/cuda/Marks.h"
 #include "runtime/cuda/PinnedMemory.h"
 
 #include <fmt/format.h>
@@ -30,6 +31,8 @@ public:
   Status upload(void *target, const void *source, size_t bytes) override;
   Status uploadRows(void *target, const void *source, size_t bytes, size_t pitch, size_t count) override;
   Status download(void *target, const void *source, size_t bytes) override;
+  Result<std::shared_ptr<void>> mark() override;
+  Status downloadAll(std::span<const Download> wanted) override;
   Status copy(void *target, const void *source, size_t bytes) override;
   Status fill(void *target, uint8_t value, size_t bytes) override;
   Status prepare(std::span<const uint32_t> wanted) override;
@@ -74,6 +77,7 @@ private:
   std::byte *staging[2] = {nullptr, nullptr};
   std::unique_ptr<Events> stagingDone;
   std::shared_ptr<PinnedMemory> pinned; ///< null until a result goes to the host
+  std::shared_ptr<Marks> marks;         ///< null until there is one
   std::vector<void *> argumentPointers;
   bool recording = false; ///< within record(): …
   size_t launchesRecorded = 0;

@@ -156,6 +156,37 @@ Status CudaBackend::download(void *target, const void *source, size_t bytes) {
   return driver.check(code, "copying from the GPU");
 }
 
+Result<std::shared_ptr<void>> CudaBackend::mark() {
+  if (!marks)
+    marks = std::make_shared<Marks>(session);
+  return marks->take();
+}
+
+Status CudaBackend::downloadAll(std::span<const Download> wanted) {
+  session->activate();
+  std::shared_ptr<void> end; // of all that has been queued
+  for (const Download &one : wanted) {
+    if (one.bytes == 0)
+      continue;
+    if (one.bytes >= stagingThreshold && !(pinned && pinned->holds(one.target))) {
+      if (Status status = download(one.target, one.source, one.bytes); !status)
+        return status;
+      continue;
+    }
+    if (!one.after && !end) {
+      auto marked = mark();
+      if (!marked)
+        return marked.error();
+      end = std::move(*marked);
+    }
+    if (Status status =
+            marks->copyAfter(one.after ? one.after : end, one.target, address(one.source), one.bytes);
+        !status)
+      return status;
+  }
+  return marks ? marks->synchronize() : Status();
+}
+
 Status CudaBackend::copy(void *target, const void *source, size_t bytes) {
   if (bytes == 0)
     return {};

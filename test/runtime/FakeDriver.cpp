@@ -19,8 +19,8 @@ using namespace fusion::cuda;
 
 namespace {
 
-FakeDriverCounters counters = {0,       0, 0, 0, 0, 0, 0,  0,  0, 0,  0,  0, 0, 0,
-                               nullptr, 1, 1, 0, 0, 0, -1, -1, 0, -1, -1, 0, 0};
+FakeDriverCounters counters = {0,       0,       0, 0, 0, 0, 0, 0,  0,  0, 0,  0,  0, 0,
+                               nullptr, nullptr, 1, 1, 0, 0, 0, -1, -1, 0, -1, -1, 0, 0};
 std::map<DevicePointer, size_t> allocations;
 std::map<DevicePointer, int> openedBy; ///< by how many "processes", which are threads here
 std::recursive_mutex mutex;            ///< around every call that touches what follows: ranks are threads
@@ -301,7 +301,10 @@ int cuLaunchKernelEx(const LaunchConfig *config, Function function, void **argum
 }
 int cuStreamCreate(Stream *stream, unsigned) { return make(stream, counters.streams); }
 int cuStreamDestroy_v2(Stream stream) { return drop(stream, counters.streams); }
-int cuStreamSynchronize(Stream) { return capturing ? captureUnsupported : counters.fault; }
+int cuStreamSynchronize(Stream stream) {
+  counters.lastWaited = stream;
+  return capturing ? captureUnsupported : counters.fault;
+}
 int cuStreamWaitEvent(Stream stream, Event event, unsigned) {
   std::lock_guard lock(mutex);
   if (capturing && stream == capturedStream)

@@ -10,6 +10,7 @@ struct FakeDriverCounters {
   int waits;         ///< of a stream for an event
   int marks;         ///< events on streams
   void *lastStream;  ///< of the last launch or replay
+  void *lastWaited;  ///< the stream that was synchronized last
   int gpus;          ///< set by tests
   int reachable;     ///< likewise: whether GPUs reach each other's memory
   int peerAccesses;  ///< that were enabled

@@ -24,6 +24,47 @@ TEST_F(FakeGpu, ResultsStayOnTheDeviceUntilTheyAreFetched) {
   EXPECT_EQ(results->at("sum").device().kind, Device::Kind::Host);
 }
 
+/// Whatever has been queued since, a copy of results waits for their run only.
+TEST_F(FakeGpu, AFetchWaitsForTheRunOfItsResults) {
+  auto executor = make(samplePlan());
+  ASSERT_TRUE(executor);
+  const NamedTensors first = sampleInputs(2, 8), second = sampleInputs(3, 8);
+  auto before = executor->run(first, Results::Queued);
+  ASSERT_TRUE(before);
+  const int marks = counters().marks, waits = counters().waits;
+  ASSERT_TRUE(executor->run(second, Results::Queued));
+  EXPECT_EQ(counters().marks, marks + 1);
+  expectSum(executor->fetch(*before), first);
+  EXPECT_EQ(counters().marks, marks + 1);                  // it was marked by its run
+  EXPECT_EQ(counters().waits, waits + 2);                  // for each of two results
+  EXPECT_NE(counters().lastWaited, counters().lastStream); // which went on
+  ASSERT_TRUE(executor->run(second, Results::Device));     // after which nothing is known of runs
+  expectSum(executor->fetch(*before), first);
+  EXPECT_GT(counters().marks, marks + 1);
+  EXPECT_NE(counters().lastWaited, counters().lastStream);
+}
+
+/// Small results of many runs may be held, as tokens are, without memory from the driver in each run.
+TEST_F(FakeGpu, SmallResultsAreHeldFromManyRuns) {
+  auto executor = make(samplePlan());
+  ASSERT_TRUE(executor);
+  const NamedTensors inputs = sampleInputs(2, 8);
+  int memory = 0;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<NamedTensors> held;
+    for (int run = 0; run < 17; ++run) {
+      auto results = executor->run(inputs, Results::Queued);
+      ASSERT_TRUE(results);
+      held.push_back(std::move(*results));
+    }
+    for (NamedTensors &results : held)
+      expectSum(executor->fetch(results), inputs);
+    if (round == 0)
+      memory = counters().memory;
+    EXPECT_EQ(counters().memory, memory);
+  }
+}
+
 TEST_F(FakeGpu, PageLockedMemoryIsUsedAgain) {
   auto executor = make(samplePlan());
   ASSERT_TRUE(executor);
