@@ -78,10 +78,10 @@ struct Sampler {
   // A part of `of` as large as the others, but for the last ones: whole loads.
   static DEVICE i64 part_of(i64 scores, i64 of) { return (scores + of * width - 1) / (of * width) * width; }
 
-  // visit(score) for each score of [begin, end) that thread `thread` of `threads` is to see. Multiples of
+  // take(scores) for each `width` of [begin, end) that thread `thread` of `threads` is to see. Multiples of
   // width.
-  template <class Visit>
-  DEVICE void walk(i64 begin, i64 end, u32 thread, u32 threads, const Visit &visit) const {
+  template <class Take>
+  DEVICE void walk_vectors(i64 begin, i64 end, u32 thread, u32 threads, const Take &take) const {
     const u32 count = end > begin ? (u32)(end - begin) : 0, step = threads * width;
 #pragma unroll 1
     for (u32 at = thread * width; at < count; at += batch * step) {
@@ -93,16 +93,34 @@ struct Sampler {
 #pragma unroll
       for (int i = 0; i < batch; ++i)
         if (at + i * step < count)
-#pragma unroll
-          for (int j = 0; j < width; ++j)
-            visit(score[i][j]);
+          take(score[i]);
     }
+  }
+  // visit(score) for those whose drops may be `cut` or less: of most vectors no score is that near.
+  template <class Visit>
+  DEVICE void walk(i64 begin, i64 end, u32 thread, u32 threads, u32 cut, const Visit &visit) const {
+    // More than all differences whose product with the scale, rounded, is below cut + 1.
+    const f32 furthest = (f32)(cut + 2) / Config::scale * 1.00001f;
+    walk_vectors(begin, end, thread, threads, [&](const f32(&score)[width]) {
+      bool any = false;
+#pragma unroll
+      for (int j = 0; j < width; ++j)
+        any = any || !(largest - score[j] > furthest); // infinite ones, too, whose difference is a NaN
+      if (any)
+#pragma unroll
+        for (int j = 0; j < width; ++j)
+          visit(score[j]);
+    });
   }
 
   // Of [begin, end), by all threads of the block, which have it.
   DEVICE f32 largest_of(i64 begin, i64 end) const {
     f32 best = -inf_f32();
-    walk(begin, end, thread_x(), Config::threads, [&](f32 score) { best = score > best ? score : best; });
+    walk_vectors(begin, end, thread_x(), Config::threads, [&](const f32(&score)[width]) {
+#pragma unroll
+      for (int j = 0; j < width; ++j)
+        best = score[j] > best ? score[j] : best;
+    });
     return block_max<Config::threads>(best);
   }
 
@@ -115,7 +133,7 @@ struct Sampler {
   // The weights up to `cut` of [begin, end), by a warp.
   DEVICE u64 sum_of_warp(i64 begin, i64 end, u32 cut) const {
     u64 sum = 0;
-    walk(begin, end, lane_id(), 32, [&](f32 score) { sum += weight(score, cut); });
+    walk(begin, end, lane_id(), 32, cut, [&](f32 score) { sum += weight(score, cut); });
     for (int mask = 16; mask > 0; mask /= 2) {
       const u64 other = shuffle_xor(sum, mask);
       sum += other;
@@ -193,7 +211,8 @@ struct Sampler {
     for (u32 bin = thread_x(); bin < bins; bin += Config::threads)
       low[bin] = high[bin] = 0;
     barrier();
-    walk(begin, end, thread_x(), Config::threads, [&](f32 score) {
+    const u32 last = round == 0 ? cut : first * bins + bins - 1; // of the drops that are looked at
+    walk(begin, end, thread_x(), Config::threads, last < cut ? last : cut, [&](f32 score) {
       const u32 below = drop(score);
       if (below > cut || below >= maxDrop || (round == 1 && below / bins != first))
         return;
@@ -248,7 +267,8 @@ struct Sampler {
     while (end - begin > width) {
       const i64 part = part_of(end - begin, 32), from = begin + lane_id() * part;
       u64 sum = 0;
-      walk(from, from + part < end ? from + part : end, 0, 1, [&](f32 score) { sum += weight(score, cut); });
+      walk(from, from + part < end ? from + part : end, 0, 1, cut,
+           [&](f32 score) { sum += weight(score, cut); });
       begin += lane_of(sum, drawn) * part;
       end = begin + part < end ? begin + part : end;
     }

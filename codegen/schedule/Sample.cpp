@@ -13,11 +13,11 @@ using scalar::Level, scan::RowWalk;
 namespace {
 /// Few long rows are shared out among blocks, by kernels that follow each other: sampling_parts.cuh.
 constexpr int64_t longSample = 16384, sampleBins = 2048;
-/// Up to so many rows have so many blocks each.
+/// Up to so many rows have so many blocks each. Measured on an H200: docs/generation.md.
 struct SampleParts {
   int64_t mostRows, parts;
 };
-constexpr SampleParts sampleParts[] = {{8, 32}, {64, 8}};
+constexpr SampleParts sampleParts[] = {{8, 32}, {24, 16}, {64, 8}};
 
 /// Two for each cut.
 int64_t roundsOf(nn::SampleOp op) { return 2 * (int64_t(op.getTopK() > 0) + int64_t(op.share() != 0)); }

@@ -84,16 +84,17 @@ TEST(Sample, LongRowsInParts) {
 
 /// More rows have a block each.
 TEST(Sample, ManyLongRows) {
-  for (int64_t rows : {8, 9, 64, 65})
+  for (int64_t rows : {8, 9, 25, 64, 65})
     check(sample("bf16", "16384", 0.8, 0, 0.9),
           {.symbols = {{"a", rows}}, .inputs = {{"s", seed(1, 2)}}, .targets = Targets::One});
   const ProgramPlan plan = planOf(sample("bf16", "16384", 0.8, 0, 0.9));
   ASSERT_EQ(plan.steps.size(), 1u);
-  ASSERT_EQ(plan.steps[0].alternatives.size(), 3u); // of up to 8, 64 and more rows
+  ASSERT_EQ(plan.steps[0].alternatives.size(), 4u); // of up to 8, 24, 64 and more rows
   ASSERT_EQ(plan.steps[0].alternatives[0].launches.size(), 5u);
   EXPECT_EQ(plan.kernels[plan.steps[0].alternatives[0].launches[3].kernel].name, "sample_sums_of_parts");
   ASSERT_EQ(plan.steps[0].alternatives[1].launches.size(), 5u);
-  EXPECT_EQ(plan.steps[0].alternatives[2].launches.size(), 1u);
+  ASSERT_EQ(plan.steps[0].alternatives[2].launches.size(), 5u);
+  EXPECT_EQ(plan.steps[0].alternatives[3].launches.size(), 1u);
 }
 
 /// Rows that are all NaN or all alike, one score that is above all, infinite ones; cuts beyond all scores.
