@@ -78,8 +78,8 @@ struct Sampler {
   // A part of `of` as large as the others, but for the last ones: whole loads.
   static DEVICE i64 part_of(i64 scores, i64 of) { return (scores + of * width - 1) / (of * width) * width; }
 
-  // take(scores) for each `width` of [begin, end) that thread `thread` of `threads` is to see. Multiples of
-  // width.
+  // take(scores, at) for each `width` of [begin, end) that thread `thread` of `threads` is to see, `at` from
+  // begin. Multiples of width.
   template <class Take>
   DEVICE void walk_vectors(i64 begin, i64 end, u32 thread, u32 threads, const Take &take) const {
     const u32 count = end > begin ? (u32)(end - begin) : 0, step = threads * width;
@@ -93,15 +93,15 @@ struct Sampler {
 #pragma unroll
       for (int i = 0; i < batch; ++i)
         if (at + i * step < count)
-          take(score[i]);
+          take(score[i], at + i * step);
     }
   }
-  // visit(score) for those whose drops may be `cut` or less: of most vectors no score is that near.
+  // visit(score, at) for those whose drops may be `cut` or less: of most vectors no score is that near.
   template <class Visit>
   DEVICE void walk(i64 begin, i64 end, u32 thread, u32 threads, u32 cut, const Visit &visit) const {
     // More than all differences whose product with the scale, rounded, is below cut + 1.
     const f32 furthest = (f32)(cut + 2) / Config::scale * 1.00001f;
-    walk_vectors(begin, end, thread, threads, [&](const f32(&score)[width]) {
+    walk_vectors(begin, end, thread, threads, [&](const f32(&score)[width], u32 at) {
       bool any = false;
 #pragma unroll
       for (int j = 0; j < width; ++j)
@@ -109,14 +109,14 @@ struct Sampler {
       if (any)
 #pragma unroll
         for (int j = 0; j < width; ++j)
-          visit(score[j]);
+          visit(score[j], at + j);
     });
   }
 
   // Of [begin, end), by all threads of the block, which have it.
   DEVICE f32 largest_of(i64 begin, i64 end) const {
     f32 best = -inf_f32();
-    walk_vectors(begin, end, thread_x(), Config::threads, [&](const f32(&score)[width]) {
+    walk_vectors(begin, end, thread_x(), Config::threads, [&](const f32(&score)[width], u32) {
 #pragma unroll
       for (int j = 0; j < width; ++j)
         best = score[j] > best ? score[j] : best;
@@ -133,7 +133,7 @@ struct Sampler {
   // The weights up to `cut` of [begin, end), by a warp.
   DEVICE u64 sum_of_warp(i64 begin, i64 end, u32 cut) const {
     u64 sum = 0;
-    walk(begin, end, lane_id(), 32, cut, [&](f32 score) { sum += weight(score, cut); });
+    walk(begin, end, lane_id(), 32, cut, [&](f32 score, u32) { sum += weight(score, cut); });
     for (int mask = 16; mask > 0; mask /= 2) {
       const u64 other = shuffle_xor(sum, mask);
       sum += other;
@@ -203,28 +203,40 @@ struct Sampler {
     return bin;
   }
 
-  // Adds the scores from `begin` to `end` up to `cut` to the bins of a round: by the high bits of their drops,
-  // or, of those whose high bits are `first`, by the low ones.
+  // Of a round: by the high bits of drops, or, of those whose high bits are `first`, by the low ones.
   template <bool Counts>
-  DEVICE void add_to_bins(i64 begin, i64 end, int round, u32 first, u32 cut, u32 (&low)[bins],
-                          u32 (&high)[bins]) const {
+  static DEVICE void add_drop(u32 below, int round, u32 first, u32 (&low)[bins], u32 (&high)[bins]) {
+    if (round == 1 && below / bins != first)
+      return;
+    const u32 bin = round == 0 ? below / bins : below % bins;
+    if constexpr (Counts) {
+      atomic_add(&low[bin], 1u);
+    } else {
+      const u64 weight = weight_of(below);
+      const u32 mine = (u32)weight, carried = atomic_add(&low[bin], mine) + mine < mine ? 1u : 0u;
+      if (const u32 above = (u32)(weight >> 32) + carried; above != 0)
+        atomic_add(&high[bin], above);
+    }
+  }
+  static DEVICE void clear_bins(u32 (&low)[bins], u32 (&high)[bins]) {
     for (u32 bin = thread_x(); bin < bins; bin += Config::threads)
       low[bin] = high[bin] = 0;
     barrier();
+  }
+
+  // Adds the scores from `begin` to `end` up to `cut` to the bins of a round. note(at, drop) for those that
+  // may be among what is kept of what the round looks at.
+  template <bool Counts, class Note>
+  DEVICE void add_to_bins(i64 begin, i64 end, int round, u32 first, u32 cut, u32 (&low)[bins],
+                          u32 (&high)[bins], const Note &note) const {
+    clear_bins(low, high);
     const u32 last = round == 0 ? cut : first * bins + bins - 1; // of the drops that are looked at
-    walk(begin, end, thread_x(), Config::threads, last < cut ? last : cut, [&](f32 score) {
+    walk(begin, end, thread_x(), Config::threads, last < cut ? last : cut, [&](f32 score, u32 at) {
       const u32 below = drop(score);
-      if (below > cut || below >= maxDrop || (round == 1 && below / bins != first))
+      if (below > cut || below > last || below >= maxDrop)
         return;
-      const u32 bin = round == 0 ? below / bins : below % bins;
-      if constexpr (Counts) {
-        atomic_add(&low[bin], 1u);
-      } else {
-        const u64 weight = weight_of(below);
-        const u32 mine = (u32)weight, carried = atomic_add(&low[bin], mine) + mine < mine ? 1u : 0u;
-        if (const u32 above = (u32)(weight >> 32) + carried; above != 0)
-          atomic_add(&high[bin], above);
-      }
+      note(at, below);
+      add_drop<Counts>(below, round, first, low, high);
     });
     barrier();
   }
@@ -236,7 +248,7 @@ struct Sampler {
     u32 first = 0;
 #pragma unroll
     for (int round = 0; round < 2; ++round) {
-      add_to_bins<Counts>(0, length, round, first, cut, low, high);
+      add_to_bins<Counts>(0, length, round, first, cut, low, high, [](u32, u32) {});
       auto value = [&](u32 bin) { return low[bin] | (u64)high[bin] << 32; };
       const u64 before = wanted;
       const u32 bin = find_bin(value, parts, [&](u64) { return before; }, wanted);
@@ -268,7 +280,7 @@ struct Sampler {
       const i64 part = part_of(end - begin, 32), from = begin + lane_id() * part;
       u64 sum = 0;
       walk(from, from + part < end ? from + part : end, 0, 1, cut,
-           [&](f32 score) { sum += weight(score, cut); });
+           [&](f32 score, u32) { sum += weight(score, cut); });
       begin += lane_of(sum, drawn) * part;
       end = begin + part < end ? begin + part : end;
     }

@@ -1,7 +1,8 @@
 #pragma once
 // The token that sampling.cuh draws, by kernels that follow each other, in which Config::parts blocks share a
 // long row: the largest score; rounds of bins, two for each cut; the sums of weights; the place. As all is in
-// integers behind one difference and one product, how a row is shared out changes nothing.
+// integers behind one difference and one product, how a row is shared out changes nothing. What may be among
+// `count` scores is listed, mostly few of a part, and later kernels look at these alone.
 //
 // Config, Body: as in sampling.cuh; Config::parts: 2 to 32. Only sample_place needs seed and put. `memory`:
 // SampleMemory<Config>::words of 64 bits for each row, which these kernels share.
@@ -14,17 +15,23 @@ struct SampleState {
   u64 wanted = 0; ///< in the bins of `first`; 0: no cut is to be found there
 };
 
+constexpr i64 mostListed = 511; // scores of a part
+
 template <class Config>
 struct SampleMemory {
   static constexpr int rounds = 2 * ((Config::count > 0) + (Config::share > 0));
   static constexpr i64 ofState = 2,
                        sumsOfRow = (i64)Config::parts * (Config::threads / 32),
-                       words = Config::parts + sumsOfRow + ofState * (rounds + 1) + (i64)rounds * dropBins;
+                       ofList = Config::count > 0 ? mostListed + 1 : 0,
+                       words = Config::parts * (1 + ofList) + sumsOfRow + ofState * (rounds + 1) +
+                               (i64)rounds * dropBins;
   u64 *row;
 
   DEVICE SampleMemory(i32 *memory, i64 index) : row(reinterpret_cast<u64 *>(memory) + index * words) {}
   DEVICE u64 *largest() const { return row; }
   DEVICE u64 *sums() const { return row + Config::parts; } ///< of each part those of each warp
+  /// What a part may keep of `count` scores: how many, or more than fit, then place and drop of each.
+  DEVICE u64 *list(i64 part) const { return state_of(rounds + 1) + part * ofList; }
   DEVICE u64 *bins(int round) const { return row + (words - (i64)(rounds - round) * dropBins); }
   DEVICE u64 *state_of(int round) const { return sums() + (sumsOfRow + ofState * round); }
   DEVICE SampleState state(int round) const {
@@ -76,6 +83,15 @@ struct SamplePart {
     if (lane < (u32)Config::parts)
       best = f32_of_bits((u32)load(memory.largest() + lane));
     return Row{body, length, lanes_max<32>(best)};
+  }
+
+  // How many scores the rounds before have listed of the part; more than mostListed: no list holds them all.
+  template <int Round>
+  DEVICE u32 listed_before() const {
+    if constexpr (Config::count > 0 && Round >= 2)
+      return (u32)load(memory.list(part));
+    else
+      return (u32)mostListed + 1;
   }
 
   // The state in front of round `Round`, of which the round before has filled the bins.
@@ -158,11 +174,34 @@ DEVICE void sample_bins(const Body &body, i64, i64 length, i32 *memory) {
   SHARED(u32, high, Row::bins);
   const Part own = part_of_block<Config>(body, length, memory);
   const SampleState state = own.template pass_state<round>(parts);
-  if (round % 2 == 1 && state.wanted == 0)
+  constexpr bool counts = Part::counts_in(round), lists = counts && round == 1;
+  if (round % 2 == 1 && state.wanted == 0) {
+    if (lists && thread_x() == 0)
+      store(own.memory.list(own.part), (u64)mostListed + 1); // all are kept
     return;
+  }
   const Row sampler = own.with_largest();
-  sampler.template add_to_bins<Part::counts_in(round)>(own.begin, own.end, round % 2, state.first, state.cut,
-                                                       low, high);
+  const u32 listed = own.template listed_before<round>();
+  if (listed <= mostListed) {
+    Row::clear_bins(low, high);
+    for (u32 i = thread_x(); i < listed; i += Config::threads)
+      if (const u32 below = (u32)load(own.memory.list(own.part) + 1 + i); below <= state.cut)
+        Row::template add_drop<counts>(below, round % 2, state.first, low, high);
+    barrier();
+  } else {
+    SHARED(u32, found, 1);
+    if (thread_x() == 0)
+      found[0] = 0;
+    auto note = [&](u32 at, u32 below) {
+      if constexpr (lists)
+        if (const u32 i = atomic_add(&found[0], 1u); i < mostListed)
+          store(own.memory.list(own.part) + 1 + i, (u64)at << 32 | below);
+    };
+    sampler.template add_to_bins<counts>(own.begin, own.end, round % 2, state.first, state.cut, low, high,
+                                         note);
+    if (lists && thread_x() == 0)
+      store(own.memory.list(own.part), (u64)found[0]);
+  }
   for (u32 bin = thread_x(); bin < Row::bins; bin += Config::threads)
     if (const u64 value = low[bin] | (u64)high[bin] << 32; value != 0)
       atomic_add(own.memory.bins(round) + bin, value);
@@ -175,10 +214,27 @@ DEVICE void sample_sums(const Body &body, i64, i64 length, i32 *memory) {
   SHARED(u64, parts, Row::warps);
   const Part own = part_of_block<Config>(body, length, memory);
   const SampleState state = own.template pass_state<Part::Memory::rounds>(parts);
+  u64 *const sums = own.memory.sums() + own.part * Row::warps;
+  if (const u32 listed = own.template listed_before<Part::Memory::rounds>(); listed <= mostListed) {
+    SHARED(u64, sum, Row::warps);
+    if (thread_x() < Row::warps)
+      sum[thread_x()] = 0;
+    barrier();
+    const u32 each = (u32)Row::part_of(own.end - own.begin, Row::warps);
+    for (u32 i = thread_x(); i < listed; i += Config::threads) {
+      const u64 one = load(own.memory.list(own.part) + 1 + i);
+      if ((u32)one <= state.cut)
+        atomic_add(&sum[(u32)(one >> 32) / each], weight_of((u32)one));
+    }
+    barrier();
+    if (thread_x() < Row::warps)
+      store(sums + thread_x(), sum[thread_x()]);
+    return;
+  }
   const i64 from = own.first_of_warp(own.part, warp_id()), to = own.first_of_warp(own.part, warp_id() + 1);
   const u64 sum = own.with_largest().sum_of_warp(from, to, state.cut);
   if (lane_id() == 0)
-    store(own.memory.sums() + (own.part * Row::warps + warp_id()), sum);
+    store(sums + warp_id(), sum);
 }
 
 // By the first warp of a block for each row.

@@ -12,7 +12,7 @@ using scalar::Level, scan::RowWalk;
 
 namespace {
 /// Few long rows are shared out among blocks, by kernels that follow each other: sampling_parts.cuh.
-constexpr int64_t longSample = 16384, sampleBins = 2048;
+constexpr int64_t longSample = 16384, sampleBins = 2048, mostListed = 511;
 /// Up to so many rows have so many blocks each. Measured on an H200: docs/generation.md.
 struct SampleParts {
   int64_t mostRows, parts;
@@ -37,9 +37,10 @@ KernelDraft emit(nn::SampleOp op, const Region &region, const KernelContext &con
   walk.source.config.set("u64", "share", body::integerLiteral(DType::U64, share));
   std::string memory;
   if (inParts) {
-    const int64_t rounds = roundsOf(op),
-                  // SampleMemory::words
-        words = parts.parts * (1 + walk.threads / 32) + 2 * (rounds + 1) + rounds * sampleBins;
+    // As SampleMemory has it.
+    const int64_t rounds = roundsOf(op), ofList = op.getTopK() > 0 ? mostListed + 1 : 0;
+    const int64_t ofParts = parts.parts * (1 + ofList + walk.threads / 32);
+    const int64_t words = ofParts + 2 * (rounds + 1) + rounds * sampleBins;
     walk.name = region.outputs.empty() ? std::string(function) + "_of_parts" : "";
     walk.source.config.set("parts", parts.parts);
     if (round >= 0)
