@@ -61,6 +61,7 @@ DEVICE u64 philox(u64 key, u64 counter, u64 stream) {
 //         count     so many of the largest scores are kept, and those equal to the last; 0: all
 //         share     of those, the largest whose weights are so much of 2^64 together; 0: all
 //         width     scores that are loaded at once; divides the length
+//         Count     u32, or i64 where 32 bits may not hold the length
 // Body:   begin_row(i64 row)
 //         elements(i64 at, f32 (&)[width])  the scores from `at` on, a multiple of width
 //         seed(i64 at)         the key and the counter of the draw
@@ -79,12 +80,13 @@ struct Sampler {
   static DEVICE i64 part_of(i64 scores, i64 of) { return (scores + of * width - 1) / (of * width) * width; }
 
   // take(scores, at) for each `width` of [begin, end) that thread `thread` of `threads` is to see, `at` from
-  // begin. Multiples of width.
+  // begin (its low 32 bits). Multiples of width.
   template <class Take>
   DEVICE void walk_vectors(i64 begin, i64 end, u32 thread, u32 threads, const Take &take) const {
-    const u32 count = end > begin ? (u32)(end - begin) : 0, step = threads * width;
+    using Count = typename Config::Count;
+    const Count count = end > begin ? (Count)(end - begin) : 0, step = (Count)threads * width;
 #pragma unroll 1
-    for (u32 at = thread * width; at < count; at += batch * step) {
+    for (Count at = (Count)thread * width; at < count; at += batch * step) {
       f32 score[batch][width];
 #pragma unroll
       for (int i = 0; i < batch; ++i)
@@ -93,7 +95,7 @@ struct Sampler {
 #pragma unroll
       for (int i = 0; i < batch; ++i)
         if (at + i * step < count)
-          take(score[i], at + i * step);
+          take(score[i], (u32)(at + i * step));
     }
   }
   // visit(score, at) for those whose drops may be `cut` or less: of most vectors no score is that near.

@@ -32,6 +32,8 @@ KernelDraft emit(nn::SampleOp op, const Region &region, const KernelContext &con
   walk.readVectors();
   walk.file = inParts ? "sampling_parts.cuh" : "sampling.cuh";
   const auto count = static_cast<int64_t>(op.getTopK()), share = static_cast<int64_t>(op.share());
+  const std::optional<int64_t> length = walk.shape.back().constant();
+  walk.source.config.setType("Count", length && *length <= INT32_MAX ? "u32" : "i64");
   walk.source.config.set("f32", "scale", body::literal(DType::F32, op.scale()));
   walk.source.config.set("i64", "count", body::integerLiteral(DType::I64, count));
   walk.source.config.set("u64", "share", body::integerLiteral(DType::U64, share));
@@ -103,7 +105,8 @@ std::vector<PlannedAlternative> alternativesOfSample(const Region &region, const
   const DimShape &shape = context.shape(op.getScores());
   const Dim rows = product(llvm::ArrayRef<Dim>(shape).drop_back());
   const KernelEmitter whole = [region](const KernelContext &its) { return emitSample(region, its); };
-  if (shape.back().constant().value_or(0) < longSample || rows.constant().value_or(1) < 1)
+  const int64_t length = shape.back().constant().value_or(0);
+  if (length < longSample || length > INT32_MAX || rows.constant().value_or(1) < 1)
     return alternativesFor({}, region, whole);
   std::vector<PlannedAlternative> found;
   int64_t least = 1;
