@@ -70,7 +70,8 @@ template <class Config, class Body>
 struct Sampler {
   static constexpr u32 warps = Config::threads / 32;
   static constexpr u32 bins = dropBins;
-  static constexpr int width = Config::width, batch = width < 4 ? 4 / width : 8 / width; // loads on their way
+  static constexpr int width = Config::width; // up to 16, of scores of a byte
+  static constexpr int batch = width < 4 ? 4 / width : width < 8 ? 8 / width : 1; // loads on their way
 
   const Body &body;
   i64 length;

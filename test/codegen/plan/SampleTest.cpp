@@ -73,6 +73,7 @@ TEST(Sample, LongRowsInParts) {
                           {"f16", 16391, 0.7, 50, 1, 5},
                           {"f32", 20001, 1.3, 0, 0.8, 5},
                           {"bf16", 32000, 2.5, 40, 0.9, 7},
+                          {"f8E4M3FN", 16384, 1, 0, 0.9, 5},
                           {"f32", 128256, 0.3, 1000, 0.5, 7}})
     for (auto [rows, key] : {std::pair<int64_t, int64_t>{1, -3}, {5, 1234567890123}})
       check(sample(one.type, std::to_string(one.length).c_str(), one.temperature, one.topK, one.topP),
