@@ -4,8 +4,8 @@
 // integers behind one difference and one product, how a row is shared out changes nothing. What may be among
 // `count` scores is listed, mostly few of a part, and later kernels look at these alone.
 //
-// Config, Body: as in sampling.cuh; Config::parts: 2 to 32. Only sample_place needs seed and put. `memory`:
-// SampleMemory<Config>::words of 64 bits for each row, which these kernels share.
+// Config, Body: as in sampling.cuh; Config::parts: 2 to 32; Config::words: of 64 bits, that are kept of a row.
+// Only sample_place needs seed and put. `memory`: so many words for each row, which these kernels share.
 
 #include "sampling.cuh"
 
@@ -25,6 +25,7 @@ struct SampleMemory {
                        ofList = Config::count > 0 ? mostListed + 1 : 0,
                        words = Config::parts * (1 + ofList) + sumsOfRow + ofState * (rounds + 1) +
                                (i64)rounds * dropBins;
+  static_assert(words == Config::words, "memory for as much as is kept of a row");
   u64 *row;
 
   DEVICE SampleMemory(i32 *memory, i64 index) : row(reinterpret_cast<u64 *>(memory) + index * words) {}

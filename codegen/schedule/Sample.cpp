@@ -45,6 +45,7 @@ KernelDraft emit(nn::SampleOp op, const Region &region, const KernelContext &con
     const int64_t words = ofParts + 2 * (rounds + 1) + rounds * sampleBins;
     walk.name = region.outputs.empty() ? std::string(function) + "_of_parts" : "";
     walk.source.config.set("parts", parts.parts);
+    walk.source.config.set("words", words);
     if (round >= 0)
       walk.source.config.set("round", round);
     memory = walk.source.scratch(Dim::min(product(walk.rows), Dim(parts.mostRows)) * Dim(2 * words), true);
