@@ -13,6 +13,7 @@ struct Sharing {
   int64_t tiles = 1;  ///< of 64 columns that a block computes at once, of each accumulator
   int64_t boxes = 1;  ///< of 128 bytes along k in a step
   int64_t kSplit = 1; ///< blocks that share out K
+  int64_t together = 1; ///< blocks that a multiprocessor holds at once
 };
 
 struct Memory {
@@ -40,6 +41,12 @@ Memory memoryOf(const Problem &problem, const Sharing &sharing) {
           staged + 16 * mostStages + 64 + ringAlignment + largestBytes(problem) + (computes ? reductions : 0)};
 }
 
+/// Shared memory that a block may have, if a multiprocessor holds so many.
+int64_t roomOf(int64_t together, const TargetInfo &target) {
+  constexpr int64_t reserved = 1024; // for the system, of each block's
+  return std::min(target.sharedBytesPerBlock, target.sharedBytesPerMultiprocessor / together - reserved);
+}
+
 /// Tiles of columns that a block takes one after the other: as many for each.
 int64_t turnsOf(const Problem &problem, const Sharing &sharing, const TargetInfo &target) {
   return *columnTiles(problem, tile * sharing.tiles).ceilDiv(target.multiprocessors).constant();
@@ -50,7 +57,8 @@ int64_t stagesOf(const Problem &problem, const Sharing &sharing, const TargetInf
   const Memory memory = memoryOf(problem, sharing);
   const int64_t depth = sharing.boxes * swappedDepth(problem),
                 steps = *problem.k.ceilDiv(depth * sharing.kSplit).constant();
-  return std::min({mostStages, (target.sharedBytesPerBlock - memory.parts - memory.others) / memory.stage,
+  return std::min({mostStages,
+                   (roomOf(sharing.together, target) - memory.parts - memory.others) / memory.stage,
                    std::max<int64_t>(2, turnsOf(problem, sharing, target) * steps)});
 }
 
@@ -74,6 +82,38 @@ int64_t tilesAtOnce(const Problem &problem, int64_t processors) {
   return best;
 }
 
+/// Clusters of so many blocks that a GPU holds at once, where a multiprocessor holds `together` of their
+/// blocks. Those of a cluster are neighbours, so that some places stay empty.
+int64_t clusterLimit(int64_t blocks, int64_t together, const TargetInfo &target) {
+  // cudaOccupancyMaxActiveClusters on an H200, of 132 multiprocessors, of 1 to 8 blocks.
+  constexpr int64_t multiprocessors = 132,
+                    most[2][8] = {{132, 66, 39, 30, 22, 17, 15, 15}, {264, 132, 79, 62, 47, 39, 32, 30}};
+  return most[together - 1][blocks - 1] * target.multiprocessors / multiprocessors;
+}
+
+/// Neither computed rows, nor heads, nor bytes.
+bool isPlain(const Problem &problem) {
+  return problem.prologue.empty() && problem.headTiles == 0 && !ringBytes(problem);
+}
+
+/// Two blocks on a multiprocessor, with half of a ring each, where clusters of these have more weights on
+/// their way than those of blocks that have a multiprocessor to themselves. Measured:
+/// benchmarks/notes-launch.md.
+std::optional<Sharing> halfRings(const Problem &problem, const Sharing &whole, const TargetInfo &target) {
+  if (!isPlain(problem) || problem.accumulators() > 1 || swappedRows(problem) > 32)
+    return std::nullopt;
+  constexpr int64_t mostSplit = 6, leastStages = 4;
+  const int64_t columns = *columnTiles(problem, tile).constant();
+  Sharing half{.boxes = 2, .together = 2};
+  const int64_t steps = *problem.k.constant() / (half.boxes * swappedDepth(problem));
+  for (int64_t split = 2; split <= mostSplit; ++split)
+    if (columns * split <= 2 * target.multiprocessors && columns <= clusterLimit(split, 2, target) &&
+        2 * split <= steps)
+      half.kSplit = split;
+  const bool isMore = half.kSplit > 2 * whole.kSplit && stagesOf(problem, half, target) >= leastStages;
+  return isMore ? std::optional(half) : std::nullopt;
+}
+
 /// The blocks that share out K where two or three of them would have all of their weights in the ring before
 /// the rows come: four, so that each has less left to do, but two steps. There may be three blocks for two
 /// multiprocessors, if each of these holds two. Measured: benchmarks/notes-launch.md.
@@ -82,16 +122,13 @@ int64_t splitOfFewRows(const Problem &problem, const Sharing &sharing, const Tar
   four.kSplit = 4;
   const int64_t columns = *columnTiles(problem, tile).constant(),
                 steps = *problem.k.ceilDiv(sharing.boxes * swappedDepth(problem)).constant();
-  const bool isPlain = problem.prologue.empty() && problem.headTiles == 0 && !ringBytes(problem);
-  if (!isPlain || swappedRows(problem) > 32 || (sharing.kSplit != 2 && sharing.kSplit != 3) ||
+  if (!isPlain(problem) || swappedRows(problem) > 32 || (sharing.kSplit != 2 && sharing.kSplit != 3) ||
       steps > sharing.kSplit * stagesOf(problem, sharing, target) || steps < 2 * four.kSplit ||
       2 * columns * four.kSplit > 3 * target.multiprocessors)
     return sharing.kSplit;
   const Memory memory = memoryOf(problem, four);
-  constexpr int64_t reserved = 1024; // of each block's shared memory
-  const int64_t bytes =
-      (steps + four.kSplit - 1) / four.kSplit * memory.stage + memory.parts + memory.others + reserved;
-  return 2 * bytes <= target.sharedBytesPerMultiprocessor ? four.kSplit : sharing.kSplit;
+  const int64_t bytes = (steps + four.kSplit - 1) / four.kSplit * memory.stage + memory.parts + memory.others;
+  return bytes <= roomOf(2, target) ? four.kSplit : sharing.kSplit;
 }
 
 /// A block on each multiprocessor, or on two thirds of them, which is enough for all of the memory's rate. Of
@@ -119,7 +156,7 @@ Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
       break;
   }
   sharing.kSplit = splitOfFewRows(problem, sharing, target);
-  return sharing;
+  return halfRings(problem, sharing, target).value_or(sharing);
 }
 
 Dim blocksOf(const Problem &problem, const Sharing &sharing, const TargetInfo &target) {
@@ -165,17 +202,11 @@ int64_t swappedRows(const Problem &problem) {
   return rows;
 }
 
-/// Clusters of so many blocks that a GPU of so many multiprocessors holds at once, a block on each: those of
-/// a cluster are neighbours.
-static int64_t clusterLimit(int64_t blocks, int64_t multiprocessors) {
-  return blocks <= 3 ? multiprocessors / blocks : multiprocessors * 9 / 10 / blocks;
-}
-
 int64_t swappedSplit(int64_t tiles, int64_t mostSteps, const TargetInfo &target) {
   const int64_t processors = target.multiprocessors, enough = processors * 2 / 3;
   int64_t chosen = 1;
-  for (int64_t split : {2, 3, 4, 8})
-    if (tiles * chosen < enough && tiles <= clusterLimit(split, processors) && split <= mostSteps)
+  for (int64_t split = 2; split <= 8; ++split)
+    if (tiles * chosen < enough && tiles <= clusterLimit(split, 1, target) && split <= mostSteps)
       chosen = split;
   return chosen;
 }

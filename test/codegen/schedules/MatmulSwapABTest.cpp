@@ -68,8 +68,8 @@ TEST(MatmulSwapAB, StepsBeyondTheLast) {
 /// Blocks with a share of K, one tile each, and several tiles one after the other.
 TEST(MatmulSwapAB, WaysToShareOut) {
   for (bool transpose : {true, false})
-    for (auto [n, split] :
-         {std::pair(512, 8), std::pair(1280, 4), std::pair(2048, 3), std::pair(4096, 2), std::pair(6152, 1)})
+    for (auto [n, split] : {std::pair(512, 8), std::pair(896, 7), std::pair(1024, 6), std::pair(1280, 5),
+                            std::pair(2048, 3), std::pair(4096, 2), std::pair(6152, 1)})
       for (int m : {3, 24, 100})
         EXPECT_TRUE(has(run({m, n, 2056, transpose}), fmt::format("k_split = {},", split)));
   for (bool transpose : {true, false})
@@ -91,6 +91,17 @@ TEST(MatmulSwapAB, FewRowsShareOutFurther) {
         std::tuple(33, 2048, 2048, 3), std::tuple(40, 3072, 2048, 2), std::tuple(3, 2048, 1792, 3),
         std::tuple(3, 2048, 2304, 3), std::tuple(3, 3328, 2048, 2)})
     EXPECT_TRUE(has(run({m, n, k}), fmt::format("k_split = {},", split))) << m << " " << n << " " << k;
+}
+
+/// Forty clusters of three are more than there is room for at once, of five with half of a ring are not; more
+/// rows, or a K of few steps, leave two. 72 tiles are shared out by three.
+TEST(MatmulSwapAB, TwoBlocksOnAMultiprocessor) {
+  for (auto [m, n, k, split, stages] :
+       {std::tuple(3, 2560, 2624, 5, 5), std::tuple(32, 2560, 2624, 5, 4), std::tuple(33, 2560, 2624, 2, 6),
+        std::tuple(3, 2560, 1216, 2, 3), std::tuple(20, 4608, 1600, 3, 4)}) {
+    const std::string source = run({m, n, k});
+    EXPECT_TRUE(has(source, fmt::format("stages = {}, k_split = {},", stages, split))) << source;
+  }
 }
 
 /// 16 bytes, 8 and fewer are stored at once.

@@ -145,7 +145,7 @@ TEST(MatmulSwapBytes, TwoProductsInOneResult) {
 /// Blocks with a share of K, and several tiles at once or one after the other.
 TEST(MatmulSwapBytes, WaysToShareOut) {
   EXPECT_TRUE(has(run({12, 512, 1168}), "k_split = 8,"));
-  for (auto [n, split] : {std::pair(512, 8), std::pair(2048, 3)})
+  for (auto [n, split] : {std::pair(512, 8), std::pair(896, 7), std::pair(1280, 5), std::pair(2048, 3)})
     EXPECT_TRUE(
         has(run({12, n, 1168, Scales::OfBlocks, Scales::OfBlocks}), fmt::format("k_split = {},", split)));
   for (auto [m, tiles] : {std::pair(5, 3), std::pair(20, 2)})

@@ -166,7 +166,8 @@ TEST(MatmulSwapCodes, ScalesOfAStepAtOnce) {
 
 /// Blocks with a share of K, one tile each, and several tiles one after the other or at once.
 TEST(MatmulSwapCodes, WaysToShareOut) {
-  for (auto [n, split] : {std::pair(512, 8), std::pair(1280, 4), std::pair(2048, 3), std::pair(4096, 2)})
+  for (auto [n, split] :
+       {std::pair(512, 8), std::pair(1024, 6), std::pair(1280, 5), std::pair(2048, 3), std::pair(4096, 2)})
     EXPECT_TRUE(has(takes({n == 1280 ? 70 : 5, n, 1040, "f8E4M3FN"}), fmt::format("k_split = {},", split)));
   EXPECT_TRUE(has(takes({5, 14336, 256, "i8"}), "tiles = 2,"));
   EXPECT_TRUE(has(takes({5, 18944, 256, "i8"}), "tiles = 1,"));
