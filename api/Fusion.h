@@ -38,8 +38,9 @@ struct Sampling {
   double temperature = 0; ///< 0: the most likely token is taken; else a token is drawn
   int64_t topK = 0;       ///< draws among this many most likely tokens; 0: among all
   double topP = 1;        ///< and of those among the most likely ones that together have this probability
+  bool keepsLogits = true; ///< else the logits are no result any more, and need not be stored
 };
-/// "greedy", or some of "temperature=0.8,top-k=50,top-p=0.9".
+/// "greedy", or some of "temperature=0.8,top-k=50,top-p=0.9"; and "no-logits".
 Result<Sampling> samplingNamed(std::string_view text);
 /// Ports of a graph that chooses tokens: the result that holds them, and the input, i64 [2], that holds the
 /// key and the counter of the random numbers; see nn.sample in ir/dialect/NNSample.td. The caller changes the

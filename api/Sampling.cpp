@@ -79,6 +79,10 @@ public:
     if (failed(entry.insertResult(last, token.getType(), {})))
       return badInput("the function takes no more results");
     entry.setResultAttr(last, nn::nameAttr, builder.getStringAttr(StringRef(nextTokensName)));
+    if (!sampling.keepsLogits) {
+      end->eraseOperand(*result);
+      (void)entry.eraseResult(*result);
+    }
     entry.setType(builder.getFunctionType(entry.getArgumentTypes(), end->getOperandTypes()));
     return {};
   }
@@ -187,17 +191,25 @@ private:
 } // namespace
 
 Result<Sampling> samplingNamed(std::string_view text) {
+  const Error refused =
+      badInput(fmt::format("sampling is greedy, or some of temperature=0.8,top-k=50,top-p=0.9, "
+                           "and perhaps no-logits, not '{}'",
+                           plainText(text)));
   Sampling sampling;
-  if (text == "greedy")
-    return sampling;
   sampling.temperature = 1;
+  bool isGreedy = false, draws = false;
   for (size_t begin = 0; begin <= text.size();) {
     const size_t comma = std::min(text.find(',', begin), text.size()),
                  equals = std::min(text.find('=', begin), comma);
     const std::string_view key = text.substr(begin, equals - begin);
     const std::optional<double> value =
         number(text.substr(std::min(equals + 1, comma), comma - std::min(equals + 1, comma)));
-    if (value && key == "temperature" && *value > 0)
+    const bool isWord = equals == comma;
+    if (isWord && key == "greedy")
+      isGreedy = true;
+    else if (isWord && key == "no-logits")
+      sampling.keepsLogits = false;
+    else if (value && key == "temperature" && *value > 0)
       sampling.temperature = *value;
     else if (value && key == "top-k" && *value >= 1 && *value < 1e9 &&
              *value == static_cast<double>(static_cast<int64_t>(*value)))
@@ -205,11 +217,14 @@ Result<Sampling> samplingNamed(std::string_view text) {
     else if (value && key == "top-p")
       sampling.topP = *value;
     else
-      return badInput(
-          fmt::format("sampling is greedy, or some of temperature=0.8,top-k=50,top-p=0.9, not '{}'",
-                      plainText(text)));
+      return refused;
+    draws = draws || !isWord;
     begin = comma + 1;
   }
+  if (isGreedy == draws)
+    return refused;
+  if (isGreedy)
+    sampling.temperature = 0;
   if (Status status = check(sampling); !status)
     return status.error();
   return sampling;

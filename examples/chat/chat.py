@@ -43,7 +43,7 @@ class Printer:
 class Chat:
     def __init__(self, folder, device, tokens, sample, capacity):
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        graph = fusion.from_pretrained(folder, sampling=sample)
+        graph = fusion.from_pretrained(folder, sampling=sample + ",no-logits")
         self.program = fusion.compile(graph, device=device, kv_capacity=capacity)
         self.most, self.turns, self.seed = tokens, [], 0
 

@@ -140,7 +140,8 @@ def load(
     constants: graph inputs whose contents are known now; they become constants.
     shared_caches: caches of GroupQueryAttention are given as buffers of full capacity.
     sampling: 'greedy', or some of 'temperature=0.8,top-k=50,top-p=0.9': the graph gets a result `next_tokens`
-        (batch x 1), which Program.generate() needs, and `logits` are those of the last position.
+        (batch x 1), which Program.generate() needs, and `logits` are those of the last position; with
+        ',no-logits' behind it they are no result.
     ranks: how many files the {rank} in a path stands for.
     name: what messages call a model of bytes; external data lies beside it.
 

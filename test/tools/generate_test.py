@@ -83,7 +83,8 @@ class Generate(ToolTest):
                     says="--prompt takes token ids")
         self.refuse("fusion-run", self.qwen, "--device=cpu", "--generate=2", says="--generate needs prompts")
         self.refuse("fusion-run", self.qwen, "--device=cpu", "--seed=2", says="--seed needs --generate")
-        for bad in ("hot", "temperature=0", "top-p=2", "top-k=-1"):
+        for bad in ("hot", "temperature=0", "top-p=2", "top-k=-1", "no-logits", "greedy,top-p=0.5", "greedy,",
+                    "no-logits=1,greedy"):
             self.refuse("fusion-run", self.qwen, "--device=cpu", "--sample=" + bad, "--generate=1",
                         "--prompt=1", says="--sample: ")
 
@@ -99,6 +100,18 @@ class Sample(ToolTest):
         self.assertEqual(out.count("fusion.group \"add_norm\""), 1)  # of the last norm
         self.assertRegex(out, r"nn\.sample [^\n]*\(tensor<\?x1x256xf32>, tensor<2xi64>\) -> tensor<\?x1xi64>")
         self.assertNotRegex(out, r"nn\.matmul [^\n]*tensor<\?x\?x256xf32>\n    return")
+
+    def test_without_logits(self):
+        """They are no result, and no buffer holds them: the kernel of the head finds the largest."""
+        for sampling, kept in (("greedy", True), ("greedy,no-logits", False),
+                               ("no-logits,temperature=0.7", False)):
+            out, _ = self.run_tool("fusion-opt", graph("llama-fp32-op18"), "--sample=" + sampling, "--emit=mlir")
+            self.assertEqual('nn.name = "logits"' in out, kept, sampling)
+            self.assertIn('nn.name = "next_tokens"', out)
+        inputs = named("llama-fp16-decode", device="emulate")
+        out, _ = self.run_tool("fusion-run", *inputs, "--sample=greedy,no-logits", "--quiet")
+        self.assertNotIn("logits", out)
+        self.assertIn("next_tokens", out)
 
 
 class Memory(ToolTest):

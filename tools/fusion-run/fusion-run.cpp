@@ -115,8 +115,11 @@ Result<Program> makeProgram(const NamedTensors &inputs, const std::vector<std::v
     return Program::open(inputFile, options);
   }
   loading.ranks = options.tensorParallel;
-  if (generating.isGiven() && !loading.sampling)
-    loading.sampling.emplace();
+  if (generating.isGiven()) {
+    if (!loading.sampling)
+      loading.sampling.emplace();
+    loading.sampling->keepsLogits = false; // nobody is given them
+  }
   auto graph = Graph::load(inputFile, loading);
   if (!graph)
     return graph.error();
