@@ -36,20 +36,16 @@ public:
     if (auto group = dyn_cast<GroupOp>(op))
       return kernelsOf(group.getSchedule(), Region::of(group), sizes);
     const Region region = regionOf(op, portsOf(op));
-    const SmallVector<View> inputs = inputViews(region, *views), outputs = outputViews(region, *views);
-    const KernelContext context = contextOf(inputs, outputs);
-    auto first = firstSchedule(region, context);
-    return first ? kernelsAt(first->second, region, sizes) : 1;
+    return inContext(region, [&](const KernelContext &context) {
+      auto first = firstSchedule(region, context);
+      return first ? kernelsAt(first->second, region, sizes) : 1;
+    });
   }
 
   std::optional<std::string> refusal(GroupOp group) override {
-    const Schedule *schedule = schedules.find(group.getSchedule());
-    if (!schedule)
-      return ("there is no schedule \"" + group.getSchedule() + "\"").str();
-    const Region region = Region::of(group);
-    const SmallVector<View> inputs = inputViews(region, *views), outputs = outputViews(region, *views);
-    auto plan = planWith(*schedule, region, contextOf(inputs, outputs));
-    return plan ? std::nullopt : std::optional(plan.error().message);
+    return planned(group.getSchedule(), Region::of(group), [](const Result<SchedulePlan> &plan) {
+      return plan ? std::nullopt : std::optional(plan.error().message);
+    });
   }
 
   SmallVector<Operation *> launching(func::FuncOp function) override {
@@ -82,17 +78,14 @@ private:
     const Schedule *schedule = schedules.find(name);
     if (!schedule || !schedule->keepsParts())
       return {};
-    const SmallVector<View> inputs = inputViews(region, *views), outputs = outputViews(region, *views);
-    auto plan = planWith(*schedule, region, contextOf(inputs, outputs));
-    return plan ? portsOfKernels(*plan, region) : SmallVector<GroupPorts>();
+    return planned(name, region, [&](const Result<SchedulePlan> &plan) {
+      return plan ? portsOfKernels(*plan, region) : SmallVector<GroupPorts>();
+    });
   }
   int64_t kernelsOf(StringRef name, const Region &region, const SymbolValues &sizes) {
-    const Schedule *schedule = schedules.find(name);
-    if (!schedule)
-      return 1;
-    const SmallVector<View> inputs = inputViews(region, *views), outputs = outputViews(region, *views);
-    auto plan = planWith(*schedule, region, contextOf(inputs, outputs));
-    return plan ? kernelsAt(*plan, region, sizes) : 1;
+    return planned(name, region, [&](const Result<SchedulePlan> &plan) {
+      return plan ? kernelsAt(*plan, region, sizes) : 1;
+    });
   }
   /// Of the first alternative that is for these sizes. Where a library adds up over ranks there is none.
   static int64_t kernelsAt(const SchedulePlan &plan, const Region &region, const SymbolValues &sizes) {
@@ -123,20 +116,33 @@ private:
     return region;
   }
 
-  KernelContext contextOf(ArrayRef<View> inputs, ArrayRef<View> outputs) const {
-    return {.shapes = *shapes,
-            .inputs = inputs,
-            .target = target,
-            .outputs = outputs,
-            .schedules = schedules,
-            .batchInvariant = batchInvariant};
+  /// What `use` makes of the region's context, which ends with the call.
+  template <class Use>
+  std::invoke_result_t<Use, const KernelContext &> inContext(const Region &region, const Use &use) const {
+    const SmallVector<View> inputs = inputViews(region, *views), outputs = outputViews(region, *views);
+    return use(KernelContext{.shapes = *shapes,
+                             .inputs = inputs,
+                             .target = target,
+                             .outputs = outputs,
+                             .schedules = schedules,
+                             .batchInvariant = batchInvariant});
+  }
+  /// What `use` makes of the plan of the schedule of that name, or of the reason why there is none.
+  template <class Use>
+  std::invoke_result_t<Use, const Result<SchedulePlan> &> planned(StringRef name, const Region &region,
+                                                                  const Use &use) const {
+    return inContext(region, [&](const KernelContext &context) {
+      const Schedule *schedule = schedules.find(name);
+      return use(schedule ? planWith(*schedule, region, context)
+                          : badInput(("there is no schedule \"" + name + "\"").str()));
+    });
   }
 
   Result<std::string> nameOfFirst(const Region &region) {
-    const SmallVector<View> inputs = inputViews(region, *views), outputs = outputViews(region, *views);
-    const KernelContext context = contextOf(inputs, outputs);
-    auto first = firstSchedule(region, context);
-    return first ? Result<std::string>(first->first->name().str()) : badInput(first.error().message);
+    return inContext(region, [&](const KernelContext &context) {
+      auto first = firstSchedule(region, context);
+      return first ? Result<std::string>(first->first->name().str()) : badInput(first.error().message);
+    });
   }
 
   TargetInfo target;
