@@ -248,7 +248,7 @@ class Usage(ToolTest):
             self.assertLess(len(out.splitlines()), 90)
             self.assertNotIn("mlir-print", out)
             hidden, _ = self.run_tool(tool, "--help-hidden")
-            self.assertGreater(len(hidden.splitlines()), 100)
+            self.assertGreater(len(hidden.splitlines()), len(out.splitlines()))
             out, _ = self.run_tool(tool, "--version")
             self.assertRegex(out, rf"^{tool} \d+\.\d+\.\d+")
 
