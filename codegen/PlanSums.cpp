@@ -44,6 +44,15 @@ Result<Step> PlanBuilder::sumOverRanks(const Region &region, const KernelContext
   return step;
 }
 
+/// Whether `made`, for neighbouring sizes of which the same kernels are one alternative, begins with
+/// `planned`.
+static bool beginsWith(const Predicate &made, const Predicate &planned) {
+  if (made.empty()) // for all sizes: the first one
+    return true;
+  const bool areRanges = made.size() == 1 && planned.size() == 1;
+  return areRanges ? made[0].size == planned[0].size && made[0].least == planned[0].least : made == planned;
+}
+
 std::optional<KernelLaunch> PlanBuilder::linkedLaunch(const Region &region, const KernelContext &linked,
                                                       const Alternative &of,
                                                       llvm::ArrayRef<PlannedAlternative> planned,
@@ -53,8 +62,8 @@ std::optional<KernelLaunch> PlanBuilder::linkedLaunch(const Region &region, cons
   auto found = llvm::find_if(planned, [&](const PlannedAlternative &one) {
     // One that only stands beside a library's has no variant yet.
     const bool isVariant = of.variant == one.variant || (of.variant == kernelVariant && *one.variant == 0);
-    return one.when == of.when && one.algorithm == algorithm && isVariant && one.kernels.size() == 1 &&
-           !one.kernels.front().byLibrary;
+    return beginsWith(of.when, one.when) && one.algorithm == algorithm && isVariant &&
+           one.kernels.size() == 1 && !one.kernels.front().byLibrary;
   });
   if (found == planned.end() || of.launches.size() != 1)
     return std::nullopt;

@@ -104,7 +104,10 @@ TEST(PlanSums, AMatmulInFrontSendsItsResultItself) {
       EXPECT_FALSE(bufferOf(argument) && *bufferOf(argument) == addend) << "it reads only what was sent";
   }
   for (const Alternative &alternative : plan.steps[1].alternatives)
-    EXPECT_TRUE(!alternative.linked || alternative.collective->algorithm == CollectiveAlgorithm::OneShot);
+    EXPECT_EQ(alternative.linked.has_value(),
+              alternative.collective->algorithm == CollectiveAlgorithm::OneShot)
+        << "also where one kernel is for two ranges of rows\n"
+        << planText(plan);
   EXPECT_TRUE(verify(plan)) << verify(plan).error().message;
 }
 
