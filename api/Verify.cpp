@@ -2,19 +2,17 @@
 
 #include "api/CapSizes.h"
 #include "api/Isolate.h"
+#include "api/KernelSides.h"
 #include "api/NearPlaces.h"
 #include "api/Trial.h"
 #include "codegen/BuildPlan.h"
 #include "codegen/Views.h"
 #include "ir/base/Progress.h"
 #include "ir/dialect/Loop.h"
+#include "ir/dialect/Mesh.h"
 #include "ir/dialect/SymbolicShapes.h"
 #include "ir/dialect/Types.h"
-#include "ir/reference/Reference.h"
 #include "passes/fuse/Candidate.h"
-#include "runtime/Executor.h"
-#include "runtime/cuda/Driver.h"
-
 #include "llvm/ADT/SetVector.h"
 
 #include <fmt/format.h>
@@ -27,8 +25,7 @@ namespace fusion {
 
 namespace {
 /// Symbols that an op and its body speak of.
-std::set<std::string> symbolsOf(Operation *kernel, const nn::SymbolicShapes &shapes) {
-  std::set<std::string> symbols;
+void addSymbols(Operation *kernel, const nn::SymbolicShapes &shapes, std::set<std::string> &symbols) {
   auto see = [&](const DimShape &dims) {
     for (const Dim &dim : dims)
       for (const std::string &symbol : dim.symbols())
@@ -43,32 +40,105 @@ std::set<std::string> symbolsOf(Operation *kernel, const nn::SymbolicShapes &sha
       if (auto dims = llvm::dyn_cast<ArrayAttr>(attribute.getValue()); dims && nn::isDimsAttr(dims))
         see(nn::dimsFromAttr(dims));
   });
-  return symbols;
 }
 
-/// A module whose @main is the op alone. What kernels take from constants in their text stays a constant.
-OwningOpRef<ModuleOp> isolated(Operation *op, const nn::SymbolicShapes &shapes) {
-  llvm::SetVector<Value> inputs;
-  for (Value operand : op->getOperands())
-    if (Operation *producer = operand.getDefiningOp();
-        llvm::isa<GroupOp>(op) || !producer || !isBodyConstant(producer))
-      inputs.insert(operand);
-  return isolate(op, inputs.getArrayRef(), llvm::to_vector(ValueRange(op->getResults())), shapes,
-                 symbolsOf(op, shapes));
-}
-
-/// The groups of a function, then the ops that are kernels of their own.
-std::vector<Operation *> kernelsOf(func::FuncOp function, const nn::SymbolicShapes &shapes) {
-  const Views views = Views::compute(function, shapes);
-  std::vector<Operation *> kernels, singles;
-  for (Operation &op : function.getBody().front()) {
-    if (llvm::isa<GroupOp>(op))
-      kernels.push_back(&op);
-    else if (op.getNumOperands() > 0 && nn::isGraphOp(&op) && !views.isView(&op) &&
-             !llvm::isa<nn::AllReduceOp, nn::LoopOp>(op) && !isOpTriviallyDead(&op))
-      singles.push_back(&op);
+/// Operands of `op` that `value`, of its body, is computed from; all if it has none.
+SmallVector<Value> operandsBehind(Operation *op, Value value) {
+  SmallVector<Value> operands, left = {value};
+  llvm::DenseSet<Value> seen;
+  while (!left.empty()) {
+    const Value next = left.pop_back_val();
+    if (!seen.insert(next).second)
+      continue;
+    if (auto argument = llvm::dyn_cast<BlockArgument>(next))
+      operands.push_back(op->getOperand(argument.getArgNumber()));
+    else
+      llvm::append_range(left, next.getDefiningOp()->getOperands());
   }
-  kernels.insert(kernels.end(), singles.begin(), singles.end());
+  return operands;
+}
+
+nn::AllReduceOp sumIn(Operation *op) {
+  nn::AllReduceOp found;
+  op->walk([&](nn::AllReduceOp sum) { found = sum; });
+  return found;
+}
+
+/// Of a group that sums over ranks: the ops that lead from the kernel whose result alone it sums up to it,
+/// that kernel first; nothing if there is none such.
+SmallVector<Operation *> feedingSum(GroupOp group, const Views &views) {
+  const SmallVector<Value> addends = operandsBehind(group, sumIn(group).getX());
+  SmallVector<Operation *> ops;
+  for (Value value = addends.size() == 1 ? addends.front() : Value(); value;) {
+    Operation *producer = value.getDefiningOp();
+    if (!producer || !value.hasOneUse() || producer->getNumResults() != 1 || isBodyConstant(producer))
+      return {};
+    ops.insert(ops.begin(), producer);
+    if (!views.isView(producer))
+      return ops;
+    value = producer->getOperand(0);
+  }
+  return {};
+}
+
+/// Runs a function on the ranks of `mesh`, which differ in the arguments that come from `values`.
+void divide(func::FuncOp function, func::FuncOp mesh, ArrayRef<Value> inputs, ArrayRef<Value> values) {
+  const std::optional<int64_t> ranks = nn::ranksOf(mesh);
+  if (!ranks)
+    return;
+  function->setAttr(nn::meshAttr, mesh->getAttr(nn::meshAttr));
+  for (auto [index, input] : llvm::enumerate(inputs)) {
+    const int64_t rank = llvm::cast<RankedTensorType>(input.getType()).getRank();
+    if (rank > 0 && llvm::is_contained(values, input))
+      function.setArgAttr(static_cast<unsigned>(index), nn::shardAttr,
+                          DenseI64ArrayAttr::get(function.getContext(), {rank - 1, *ranks}));
+  }
+}
+
+/// A module whose @main is the ops alone, each fed by the one before. What kernels take from constants in
+/// their text stays a constant. A sum over ranks has another addend on each rank.
+OwningOpRef<ModuleOp> isolated(ArrayRef<Operation *> ops, const nn::SymbolicShapes &shapes) {
+  llvm::SetVector<Value> inputs;
+  std::set<std::string> symbols;
+  for (Operation *op : ops) {
+    addSymbols(op, shapes, symbols);
+    for (Value operand : op->getOperands())
+      if (Operation *producer = operand.getDefiningOp();
+          !llvm::is_contained(ops, producer) &&
+          (llvm::isa<GroupOp>(op) || !producer || !isBodyConstant(producer)))
+        inputs.insert(operand);
+  }
+  OwningOpRef<ModuleOp> module = isolate(
+      ops, inputs.getArrayRef(), llvm::to_vector(ValueRange(ops.back()->getResults())), shapes, symbols);
+  if (nn::AllReduceOp sum = sumIn(ops.back()))
+    divide(*module->getOps<func::FuncOp>().begin(), ops.back()->getParentOfType<func::FuncOp>(),
+           inputs.getArrayRef(),
+           ops.size() > 1 ? llvm::to_vector(ops.front()->getOperands())
+                          : operandsBehind(ops.back(), sum.getX()));
+  return module;
+}
+
+using Ops = SmallVector<Operation *>;
+
+/// The groups of a function, then the ops that are kernels of their own, then the groups that sum over ranks
+/// with what feeds them.
+std::vector<Ops> kernelsOf(func::FuncOp function, const nn::SymbolicShapes &shapes) {
+  const Views views = Views::compute(function, shapes);
+  std::vector<Ops> kernels, singles, sums;
+  const bool hasRanks = nn::ranksOf(function).value_or(1) > 1;
+  for (Operation &op : function.getBody().front()) {
+    if (auto group = llvm::dyn_cast<GroupOp>(op)) {
+      kernels.push_back({&op});
+      if (Ops feeding = hasRanks && sumIn(&op) ? feedingSum(group, views) : Ops(); !feeding.empty()) {
+        feeding.push_back(&op);
+        sums.push_back(std::move(feeding));
+      }
+    } else if (op.getNumOperands() > 0 && nn::isGraphOp(&op) && !views.isView(&op) &&
+               !llvm::isa<nn::AllReduceOp, nn::LoopOp>(op) && !isOpTriviallyDead(&op))
+      singles.push_back({&op});
+  }
+  llvm::append_range(kernels, singles);
+  llvm::append_range(kernels, sums);
   return kernels;
 }
 
@@ -76,6 +146,9 @@ std::string nameOf(Operation *op) {
   auto group = llvm::dyn_cast<GroupOp>(op);
   return (group ? group.getPattern().str() : op->getName().getStringRef().str()) + " at " +
          locationName(op->getLoc());
+}
+std::string nameOf(ArrayRef<Operation *> ops) {
+  return ops.size() == 1 ? nameOf(ops.front()) : nameOf(ops.back()) + ", fed by " + nameOf(ops.front());
 }
 
 /// Products beyond this, or operands, would keep the reference and the emulation busy for minutes.
@@ -94,17 +167,11 @@ double elementsOf(llvm::ArrayRef<PortShape> ports, const TrialSizes &sizes) {
   return sum;
 }
 
-bool sumsOverRanks(llvm::ArrayRef<func::FuncOp> functions) {
-  return llvm::any_of(functions, [](func::FuncOp function) {
-    return function.walk([](nn::AllReduceOp) { return WalkResult::interrupt(); }).wasInterrupted();
-  });
-}
-
 class KernelCheck {
 public:
-  KernelCheck(Operation *op, const nn::SymbolicShapes &shapes)
-      : what(nameOf(op)), module(isolated(op, shapes)), isGroup(llvm::isa<GroupOp>(op)),
-        wide(llvm::cast<ModuleOp>(module.get()->clone())) {
+  KernelCheck(ArrayRef<Operation *> ops, const nn::SymbolicShapes &shapes)
+      : what(nameOf(ops)), module(isolated(ops, shapes)), isGroup(llvm::isa<GroupOp>(ops.back())),
+        isPair(ops.size() > 1), wide(llvm::cast<ModuleOp>(module.get()->clone())) {
     // Columns that are many still are, where that decides which kernel many rows get.
     if (!capSizes(entryOf(module)) || !capSizes(entryOf(wide), 1024))
       wide = {};
@@ -142,31 +209,35 @@ private:
     auto plan = buildPlan(entry, planning);
     if (!plan)
       return Error{plan.error().kind, what + ": " + plan.error().message};
+    if (isPair && !hasLinked(*plan))
+      return {}; // then each by itself is all there is
     const NearPlaces near(entry);
-    auto interpreter = Interpreter::create(near.function(), "");
-    if (!interpreter)
-      return interpreter.error();
-    if (double elements = elementsOf(interpreter->inputs(), unequalSizes);
-        !isGroup && elements > mostElements) {
+    auto sides = KernelSides::create(near.function());
+    if (!sides)
+      return sides.error();
+    if (double elements = elementsOf(sides->ports(), unequalSizes);
+        (!isGroup || isPair) && elements > mostElements) {
       skipped.push_back(fmt::format("{}: inputs of {:.0f} million elements", what, elements * 1e-6));
       return {};
     }
-    std::vector<TrialSizes> chosen = rangeSizes(*plan, interpreter->inputs(), usual, skipped);
+    std::vector<TrialSizes> chosen = rangeSizes(*plan, sides->ports(), usual, skipped);
     if (chosen.empty())
       return {};
     if (edit)
       edit(*plan);
-    ExecutorOptions options;
-    options.target =
-        cuda::deviceCount() > 0 ? ExecutorOptions::Target::Cuda : ExecutorOptions::Target::Emulate;
-    options.poison = true;
-    auto executor = Executor::create(std::move(*plan), options);
-    if (!executor)
-      return Error{executor.error().kind, what + ": " + executor.error().message};
+    if (Status status = sides->load(std::move(*plan)); !status)
+      return Error{status.error().kind, what + ": " + status.error().message};
     for (const TrialSizes &sizes : chosen)
-      if (Status status = compareAt(near, sizes, *interpreter, **executor, random, skipped); !status)
+      if (Status status = compareAt(near, sizes, *sides, random, skipped); !status)
         return status;
     return {};
+  }
+
+  static bool hasLinked(const ProgramPlan &plan) {
+    return llvm::any_of(plan.steps, [](const Step &step) {
+      return llvm::any_of(step.alternatives,
+                          [](const Alternative &alternative) { return alternative.linked.has_value(); });
+    });
   }
 
   /// Sizes that together reach the kernel of every range, the usual ones first.
@@ -233,21 +304,20 @@ private:
 
   static constexpr int64_t manyRows = 64, mostRows = int64_t(1) << 32;
 
-  Status compareAt(const NearPlaces &near, const TrialSizes &sizes, Interpreter &interpreter,
-                   Executor &executor, std::mt19937 &random, std::vector<std::string> &skipped) {
+  Status compareAt(const NearPlaces &near, const TrialSizes &sizes, KernelSides &sides, std::mt19937 &random,
+                   std::vector<std::string> &skipped) {
     // Sizes that belong together only in the graph: all the same, or one of them one more than the others, as
     // offsets of n rows are n + 1.
-    std::vector<SymbolValues> trials = {trialSymbols(interpreter.inputs(), sizes),
-                                        trialSymbols(interpreter.inputs(), equalSizes)};
+    std::vector<SymbolValues> trials = {trialSymbols(sides.ports(), sizes),
+                                        trialSymbols(sides.ports(), equalSizes)};
     for (const auto &[symbol, size] : SymbolValues(trials[1])) {
       trials.push_back(trials[1]);
       trials.back()[symbol] = size + 1;
     }
     NamedTensors inputs;
     auto run = [&](const SymbolValues &symbols) {
-      inputs = randomInputs(interpreter.inputs(), symbols, {}, random);
-      orderRows(near.function(), interpreter.inputs(), inputs);
-      return interpreter.run(inputs);
+      inputs = sides.randomInputs(symbols, random);
+      return sides.expected(inputs);
     };
     auto expected = run(trials[0]);
     for (size_t i = 1; !expected && i < trials.size(); ++i) {
@@ -260,7 +330,7 @@ private:
     }
     if (!expected)
       return Error{expected.error().kind, what + ": " + expected.error().message};
-    auto actual = executor.run(inputs);
+    auto actual = sides.actual(inputs);
     if (!actual)
       return Error{actual.error().kind, what + ": " + actual.error().message};
     for (const auto &[name, value] : *expected)
@@ -287,7 +357,7 @@ private:
   }
 
   OwningOpRef<ModuleOp> module;
-  bool isGroup;
+  bool isGroup, isPair;
   OwningOpRef<ModuleOp> wide;
 };
 } // namespace
@@ -304,13 +374,11 @@ Status verifyKernels(func::FuncOp function, const PlanOptions &planning, const P
     auto shapes = nn::SymbolicShapes::compute(one);
     if (failed(shapes))
       return badInput("shapes do not fit together");
-    for (Operation *op : kernelsOf(one, *shapes))
-      if (KernelCheck check(op, *shapes); seen.insert(check.key()).second)
+    for (const Ops &ops : kernelsOf(one, *shapes))
+      if (KernelCheck check(ops, *shapes); seen.insert(check.key()).second)
         checks.push_back(std::move(check));
   }
   std::vector<std::string> skipped;
-  if (sumsOverRanks(functions))
-    skipped.push_back("what ranks exchange: sums over ranks were those of one rank");
   {
     Progress progress("verifying fusions", static_cast<int64_t>(checks.size()));
     std::mt19937 random(std::random_device{}());

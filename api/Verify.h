@@ -18,9 +18,10 @@ using PlanEdit = std::function<void(ProgramPlan &)>;
 /// For every fusion.group of `function` and every op that is a kernel of its own: the emitted kernel, on the
 /// GPU if there is one and emulated if not, against the body or op on the reference, on fresh random inputs
 /// of its own types; symbolic dims get small values, and so do large dims of matrices where the body means
-/// the same at any size. Equal ones, as the layers of a model have, are checked once. The first mismatch is
-/// an error of kind AnswerIsNo that names the fusion or op, the location, the element and both values. Prints
-/// progress; says on stderr what it left out.
+/// the same at any size. Equal ones, as the layers of a model have, are checked once. Sums over ranks run on
+/// all ranks, with other addends on each; also together with the kernel that makes the addend, where that
+/// sends it. The first mismatch is an error of kind AnswerIsNo that names the fusion or op, the location, the
+/// element and both values. Prints progress; says on stderr what it left out.
 Status verifyKernels(mlir::func::FuncOp function, const PlanOptions &options, const PlanEdit &edit = {});
 
 /// For every rewrite of `log`: the ops replaced against the ops made, both on the reference, on fresh random

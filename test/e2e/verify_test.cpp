@@ -50,6 +50,15 @@ std::vector<std::string> splitModules(const std::string &file) {
   return {parts.begin(), parts.end()};
 }
 
+/// Of a launch, the arguments that it writes.
+std::vector<size_t> written(const KernelLaunch &launch) {
+  std::vector<size_t> places;
+  for (size_t i = 0; i < launch.arguments.size(); ++i)
+    if (isWritten(launch.arguments[i]))
+      places.push_back(i);
+  return places;
+}
+
 class RunLineTests : public testing::TestWithParam<const char *> {};
 
 TEST_P(RunLineTests, EveryRewriteHolds) {
@@ -311,6 +320,50 @@ TEST(VerifyFusions, RowsOfCachesFollowEachOther) {
   ASSERT_TRUE(bool(entry));
   Status status = verifyKernels(*entry, PlanOptions{"sm_90a"});
   EXPECT_TRUE(bool(status)) << status.error().message;
+}
+
+/// A sum of two ranks that differ, apart and by kernels of which the first sends to the second one.
+TEST(VerifyFusions, SumsAreThoseOfAllRanks) {
+  auto context = makeContext();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
+func.func @main(%x: tensor<?x1x64xf16> {nn.dims = ["rows", 1, 64]}, %w: tensor<64x1024xf16>, %r: tensor<?x1024xf16> {nn.dims = ["rows", 1024]},
+                %g: tensor<1024xf16>) -> (tensor<?x1024xf16>, tensor<?x1024xf16>) attributes {nn.mesh = {tp = 2 : i64}} {
+  %0 = nn.matmul %x, %w : (tensor<?x1x64xf16>, tensor<64x1024xf16>) -> tensor<?x1x1024xf16>
+  %1 = nn.reshape %0 {shape = ["rows", 1024]} : (tensor<?x1x1024xf16>) -> tensor<?x1024xf16>
+  %2:2 = fusion.group "all_reduce_add_norm" schedule "collective" (%a = %1, %b = %r, %c = %g) : (tensor<?x1024xf16>, tensor<?x1024xf16>, tensor<1024xf16>) -> (tensor<?x1024xf16>, tensor<?x1024xf16>) {
+    %3 = nn.all_reduce %a : (tensor<?x1024xf16>) -> tensor<?x1024xf16>
+    %4 = nn.add %3, %b : (tensor<?x1024xf16>, tensor<?x1024xf16>) -> tensor<?x1024xf16>
+    %5 = nn.rms_norm %4, %c {eps = 1.0e-6 : f32} : (tensor<?x1024xf16>, tensor<1024xf16>) -> tensor<?x1024xf16>
+    fusion.yield %4, %5 : tensor<?x1024xf16>, tensor<?x1024xf16>
+  }
+  return %2#0, %2#1 : tensor<?x1024xf16>, tensor<?x1024xf16>
+})",
+                                                        context.get());
+  ASSERT_TRUE(module);
+  auto function = *module->getOps<mlir::func::FuncOp>().begin();
+  std::vector<std::pair<int64_t, size_t>> seen; // ranks, linked launches
+  auto editLinked = [&](ProgramPlan &plan, bool breaks) {
+    seen.emplace_back(plan.ranks, 0);
+    for (Step &step : plan.steps)
+      for (Alternative &alternative : step.alternatives)
+        if (alternative.linked) {
+          ++seen.back().second;
+          if (breaks && step.choice == Step::Choice::Ranks)
+            std::swap(*bufferOf(alternative.linked->arguments[written(*alternative.linked)[0]]),
+                      *bufferOf(alternative.linked->arguments[written(*alternative.linked)[1]]));
+        }
+  };
+  Status right =
+      verifyKernels(function, PlanOptions{"sm_90a"}, [&](ProgramPlan &plan) { editLinked(plan, false); });
+  EXPECT_TRUE(bool(right)) << right.error().message;
+  ASSERT_EQ(seen.size(), 3u); // the matmul alone, the sum alone, both
+  EXPECT_THAT(seen, testing::UnorderedElementsAre(testing::Pair(1, 0u), testing::Pair(2, 0u),
+                                                  testing::Pair(2, testing::Ge(2u))));
+  Status wrong =
+      verifyKernels(function, PlanOptions{"sm_90a"}, [&](ProgramPlan &plan) { editLinked(plan, true); });
+  ASSERT_FALSE(bool(wrong));
+  EXPECT_EQ(wrong.error().kind, ErrorKind::AnswerIsNo) << wrong.error().message;
+  EXPECT_THAT(wrong.error().message, HasSubstr(", fed by nn.matmul at "));
 }
 
 TEST(VerifyFusions, CatchesAWrongKernel) {
