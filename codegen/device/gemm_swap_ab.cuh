@@ -2,8 +2,8 @@
 // Up to 128 rows of A at the speed at which memory gives B, on sm_90a. The operands change sides (swap AB):
 // 64 columns of C are the rows of a warpgroup's product, and the rows of A its columns, of which there may be
 // as few as 8. One thread keeps tiles of B on their way by TMA, in a ring that takes all of the shared memory
-// of a multiprocessor; a warpgroup multiplies them. The blocks of a cluster may share out K: they add up what
-// they have in an order that only the sizes decide.
+// of a multiprocessor, or half of it; a warpgroup multiplies them. The blocks of a cluster may share out K:
+// they add up what they have in an order that only the sizes decide.
 
 #include "early_launch.cuh"
 #include "swap_ab_parts.cuh"
