@@ -82,15 +82,6 @@ int64_t tilesAtOnce(const Problem &problem, int64_t processors) {
   return best;
 }
 
-/// Clusters of so many blocks that a GPU holds at once, where a multiprocessor holds `together` of their
-/// blocks. Those of a cluster are neighbours, so that some places stay empty.
-int64_t clusterLimit(int64_t blocks, int64_t together, const TargetInfo &target) {
-  // cudaOccupancyMaxActiveClusters on an H200, of 132 multiprocessors, of 1 to 8 blocks.
-  constexpr int64_t multiprocessors = 132,
-                    most[2][8] = {{132, 66, 39, 30, 22, 17, 15, 15}, {264, 132, 79, 62, 47, 39, 32, 30}};
-  return most[together - 1][blocks - 1] * target.multiprocessors / multiprocessors;
-}
-
 /// Neither computed rows, nor heads, nor bytes.
 bool isPlain(const Problem &problem) {
   return problem.prologue.empty() && problem.headTiles == 0 && !ringBytes(problem);
@@ -107,7 +98,7 @@ std::optional<Sharing> halfRings(const Problem &problem, const Sharing &whole, c
   Sharing half{.boxes = 2, .together = 2};
   const int64_t steps = *problem.k.constant() / (half.boxes * swappedDepth(problem));
   for (int64_t split = 2; split <= mostSplit; ++split)
-    if (columns * split <= 2 * target.multiprocessors && columns <= clusterLimit(split, 2, target) &&
+    if (columns * split <= 2 * target.multiprocessors && columns <= target.clustersAtOnce(split, 2) &&
         2 * split <= steps)
       half.kSplit = split;
   const bool isMore = half.kSplit > 2 * whole.kSplit && stagesOf(problem, half, target) >= leastStages;
@@ -206,7 +197,7 @@ int64_t swappedSplit(int64_t tiles, int64_t mostSteps, const TargetInfo &target)
   const int64_t processors = target.multiprocessors, enough = processors * 2 / 3;
   int64_t chosen = 1;
   for (int64_t split = 2; split <= 8; ++split)
-    if (tiles * chosen < enough && tiles <= clusterLimit(split, 1, target) && split <= mostSteps)
+    if (tiles * chosen < enough && tiles <= target.clustersAtOnce(split, 1) && split <= mostSteps)
       chosen = split;
   return chosen;
 }

@@ -179,6 +179,13 @@ int64_t TargetInfo::mostSharedBytesPerBlock() {
 
 std::string TargetInfo::knownNames() { return fmt::format("{}", fmt::join(all(), ", ")); }
 
+int64_t TargetInfo::clustersAtOnce(int64_t blocks, int64_t together) const {
+  // cudaOccupancyMaxActiveClusters on an H200; others are taken to be like it.
+  constexpr int64_t measured = 132,
+                    most[2][8] = {{132, 66, 39, 30, 22, 17, 15, 15}, {264, 132, 79, 62, 47, 39, 32, 30}};
+  return most[together - 1][blocks - 1] * multiprocessors / measured;
+}
+
 bool TargetInfo::runsOn(int major, int minor) const {
   if (name.ends_with('a'))
     return number == 10 * major + minor;

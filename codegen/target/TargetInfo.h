@@ -79,6 +79,9 @@ struct TargetInfo {
   bool has(Feature feature) const {
     return (features & static_cast<uint32_t>(feature)) == static_cast<uint32_t>(feature);
   }
+  /// Clusters of `blocks` blocks, 1 to 8, that the device holds at once where a multiprocessor holds
+  /// `together` of their blocks, 1 or 2. Those of a cluster are neighbours, so that some places stay empty.
+  int64_t clustersAtOnce(int64_t blocks, int64_t together) const;
   /// A cubin compiled for `name` runs on a device of compute capability major.minor.
   bool runsOn(int major, int minor) const;
   /// Names of features that no kernel of this compiler uses yet.

@@ -101,6 +101,17 @@ TEST(TargetInfo, WhatSchedulesAskForIsUsed) {
   EXPECT_GE(found, 3u);
 }
 
+TEST(TargetInfo, ClustersAreNeighbours) {
+  TargetInfo info = TargetInfo::standard();
+  for (int64_t together : {1, 2})
+    for (int64_t blocks = 1; blocks <= 8; ++blocks)
+      EXPECT_LE(info.clustersAtOnce(blocks, together) * blocks, together * info.multiprocessors);
+  EXPECT_EQ(info.clustersAtOnce(3, 1), 39);
+  EXPECT_EQ(info.clustersAtOnce(5, 2), 47);
+  info.multiprocessors /= 2; // a part of a device
+  EXPECT_EQ(info.clustersAtOnce(3, 1), 19);
+}
+
 /// Lines that compare architecture numbers or know an architecture's sizes.
 TEST(TargetInfo, NoOtherFileKnowsAnArchitecture) {
   namespace files = std::filesystem;
