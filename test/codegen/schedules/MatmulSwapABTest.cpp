@@ -68,10 +68,12 @@ TEST(MatmulSwapAB, StepsBeyondTheLast) {
 /// Blocks with a share of K, one tile each, and several tiles one after the other.
 TEST(MatmulSwapAB, WaysToShareOut) {
   for (bool transpose : {true, false})
-    for (auto [n, split] : {std::pair(512, 8), std::pair(896, 7), std::pair(1024, 6), std::pair(1280, 5),
-                            std::pair(2048, 3), std::pair(4096, 2), std::pair(6152, 1)})
+    for (auto [n, split] :
+         {std::pair(512, 8), std::pair(1280, 5), std::pair(2048, 3), std::pair(4096, 2), std::pair(6152, 1)})
       for (int m : {3, 24, 100})
         EXPECT_TRUE(has(run({m, n, 2056, transpose}), fmt::format("k_split = {},", split)));
+  for (auto [n, split] : {std::pair(896, 7), std::pair(1024, 6), std::pair(1856, 4)})
+    EXPECT_TRUE(has(run({24, n, 2056}), fmt::format("k_split = {},", split)));
   for (bool transpose : {true, false})
     for (int m : {3, 40, 100}) {
       EXPECT_TRUE(has(run({m, 16904, 64, transpose}), m == 100 ? "tiles = 1," : "tiles = 3,"));
