@@ -35,9 +35,9 @@ struct Port {
 
 /// How the next token is chosen from the logits of the last position.
 struct Sampling {
-  double temperature = 0; ///< 0: the most likely token is taken; else a token is drawn
-  int64_t topK = 0;       ///< draws among this many most likely tokens; 0: among all
-  double topP = 1;        ///< and of those among the most likely ones that together have this probability
+  double temperature = 0;  ///< 0: the most likely token is taken; else a token is drawn
+  int64_t topK = 0;        ///< draws among this many most likely tokens; 0: among all
+  double topP = 1;         ///< and of those among the most likely ones that together have this probability
   bool keepsLogits = true; ///< else the logits are no result any more, and need not be stored
 };
 /// "greedy", or some of "temperature=0.8,top-k=50,top-p=0.9"; and "no-logits".

@@ -88,10 +88,10 @@ void divide(func::FuncOp function, func::FuncOp mesh, ArrayRef<Value> inputs, Ar
     return;
   function->setAttr(nn::meshAttr, mesh->getAttr(nn::meshAttr));
   for (auto [index, input] : llvm::enumerate(inputs)) {
-    const int64_t rank = llvm::cast<RankedTensorType>(input.getType()).getRank();
-    if (rank > 0 && llvm::is_contained(values, input))
+    const int64_t dims = llvm::cast<RankedTensorType>(input.getType()).getRank();
+    if (dims > 0 && llvm::is_contained(values, input))
       function.setArgAttr(static_cast<unsigned>(index), nn::shardAttr,
-                          DenseI64ArrayAttr::get(function.getContext(), {rank - 1, *ranks}));
+                          DenseI64ArrayAttr::get(function.getContext(), {dims - 1, *ranks}));
   }
 }
 

@@ -32,9 +32,8 @@ CompileFlags::CompileFlags(cl::OptionCategory &category)
                      {.unit = "N", .what = "a number of ranks", .initial = 1, .least = 1}),
       noAssumeFinite(
           "no-assume-finite",
-          cl::desc(
-              "Take no values for finite: experts of weight 0 run, and attention that clears NaN or masks "
-              "by a finite number stays as written"),
+          cl::desc("Take no values for finite: experts of weight 0 run, and attention that clears NaN or masks "
+                   "by a finite number stays as written"),
           cl::cat(category)),
       batchInvariant("batch-invariant", cl::desc("A row's result does not depend on the other rows of a run"),
                      cl::cat(category)),
@@ -42,9 +41,8 @@ CompileFlags::CompileFlags(cl::OptionCategory &category)
                  cl::desc("Take weights from wherever the file says: other folders, through links"),
                  cl::cat(category)),
       sample("sample",
-             cl::desc(
-                 "The graph chooses the next token: greedy, or drawn by temperature=T,top-k=K,top-p=P; with "
-                 "no-logits beside it the logits are no result"),
+             cl::desc("The graph chooses the next token: greedy, or drawn by temperature=T,top-k=K,top-p=P; "
+                      "with no-logits beside it the logits are no result"),
              cl::value_desc("HOW"), cl::cat(category)),
       quiet("quiet", cl::desc("No progress on stderr"), cl::cat(category)) {
   noteExtra(fuseDisable, {.initial = {}, .words = fusionWords});

@@ -10,9 +10,9 @@ constexpr int64_t mostStages = 31, vectorBytes = 16, ringAlignment = 1024;
 
 /// How columns and K are shared out. Measured on an H200, see benchmarks/notes-matmul.md.
 struct Sharing {
-  int64_t tiles = 1;  ///< of 64 columns that a block computes at once, of each accumulator
-  int64_t boxes = 1;  ///< of 128 bytes along k in a step
-  int64_t kSplit = 1; ///< blocks that share out K
+  int64_t tiles = 1;    ///< of 64 columns that a block computes at once, of each accumulator
+  int64_t boxes = 1;    ///< of 128 bytes along k in a step
+  int64_t kSplit = 1;   ///< blocks that share out K
   int64_t together = 1; ///< blocks that a multiprocessor holds at once
 };
 

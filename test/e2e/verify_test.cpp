@@ -50,13 +50,14 @@ std::vector<std::string> splitModules(const std::string &file) {
   return {parts.begin(), parts.end()};
 }
 
-/// Of a launch, the arguments that it writes.
-std::vector<size_t> written(const KernelLaunch &launch) {
-  std::vector<size_t> places;
-  for (size_t i = 0; i < launch.arguments.size(); ++i)
-    if (isWritten(launch.arguments[i]))
-      places.push_back(i);
-  return places;
+/// The first two results of a launch go to each other's place.
+void swapResults(KernelLaunch &launch) {
+  std::vector<BufferId *> written;
+  for (KernelArgument &argument : launch.arguments)
+    if (isWritten(argument))
+      written.push_back(bufferOf(argument));
+  if (written.size() >= 2)
+    std::swap(*written[0], *written[1]);
 }
 
 class RunLineTests : public testing::TestWithParam<const char *> {};
@@ -349,8 +350,7 @@ func.func @main(%x: tensor<?x1x64xf16> {nn.dims = ["rows", 1, 64]}, %w: tensor<6
         if (alternative.linked) {
           ++seen.back().second;
           if (breaks && step.choice == Step::Choice::Ranks)
-            std::swap(*bufferOf(alternative.linked->arguments[written(*alternative.linked)[0]]),
-                      *bufferOf(alternative.linked->arguments[written(*alternative.linked)[1]]));
+            swapResults(*alternative.linked);
         }
   };
   Status right =
@@ -378,14 +378,9 @@ TEST(VerifyFusions, CatchesAWrongKernel) {
   ASSERT_TRUE(bool(entry));
   // The sum and the norm go to each other's place.
   auto edited = [](ProgramPlan &plan) {
-    for (KernelLaunch *launch : plan.launches()) {
-      std::vector<BufferId *> written;
-      for (KernelArgument &argument : launch->arguments)
-        if (isWritten(argument))
-          written.push_back(bufferOf(argument));
-      if (launch->fusion == "add_norm" && written.size() == 2)
-        std::swap(*written[0], *written[1]);
-    }
+    for (KernelLaunch *launch : plan.launches())
+      if (launch->fusion == "add_norm")
+        swapResults(*launch);
   };
   Status status = verifyKernels(*entry, PlanOptions{"sm_90a"}, edited);
   ASSERT_FALSE(bool(status));
