@@ -159,7 +159,8 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
       return sum.error();
     step = std::move(*sum);
   } else {
-    Result<std::vector<Alternative>> alternatives = alternativesOf(region, known, all, outputs);
+    std::vector<KernelEmitter> emitters;
+    Result<std::vector<Alternative>> alternatives = alternativesOf(region, known, all, outputs, &emitters);
     if (!alternatives)
       return alternatives.error();
     step.alternatives = std::move(*alternatives);
@@ -170,9 +171,13 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
       if (Status status = addLibraryVariant(step, region, known, planned.multiplied, outputs); !status)
         return status;
     if (planned.multiplies && steps == &plan.steps && !isInLoop)
-      lastMatmul = {
-          steps->size(), region, SmallVector<View>(context.inputs), SmallVector<View>(context.outputs),
-          independent,   all,    SmallVector<BufferId>(outputs)};
+      lastMatmul = {steps->size(),
+                    region,
+                    SmallVector<View>(context.inputs),
+                    SmallVector<View>(context.outputs),
+                    independent,
+                    std::move(emitters),
+                    SmallVector<BufferId>(outputs)};
   }
   steps->push_back(std::move(step));
   return {};

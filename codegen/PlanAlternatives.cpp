@@ -111,7 +111,8 @@ void PlanBuilder::shareScratch(Alternative &alternative) const {
 Result<std::vector<Alternative>> PlanBuilder::alternativesOf(const Region &region,
                                                              const KernelContext &context,
                                                              llvm::ArrayRef<PlannedAlternative> planned,
-                                                             llvm::ArrayRef<BufferId> outputs) {
+                                                             llvm::ArrayRef<BufferId> outputs,
+                                                             std::vector<KernelEmitter> *emitters) {
   std::vector<Alternative> alternatives;
   std::vector<bool> keepScratch;
   for (const PlannedAlternative &one : planned) {
@@ -134,6 +135,8 @@ Result<std::vector<Alternative>> PlanBuilder::alternativesOf(const Region &regio
     } else {
       alternatives.push_back(std::move(made));
       keepScratch.push_back(one.keepsScratch);
+      if (emitters)
+        emitters->push_back(one.kernels.size() == 1 ? one.kernels.front().emit : KernelEmitter());
     }
   }
   if (alternatives.size() == 1)

@@ -45,12 +45,12 @@ private:
   Result<std::vector<Alternative>> sumByLibrary(const Region &region, const KernelContext &context,
                                                 llvm::ArrayRef<BufferId> outputs);
   /// Gives the last matmul's step and the sum of its result linked launches, where they can have them.
-  void linkSum(const Region &region, const KernelContext &context, llvm::ArrayRef<PlannedAlternative> planned,
+  /// `emitters`: as of alternativesOf(), for the first alternatives of the sum.
+  void linkSum(const Region &region, const KernelContext &context, llvm::ArrayRef<KernelEmitter> emitters,
                llvm::ArrayRef<BufferId> outputs, Step &sum);
-  /// The launch that `linked` asks for, if the kernel can do that.
+  /// The launch that `linked` asks for, if there is a kernel that can do that.
   std::optional<KernelLaunch> linkedLaunch(const Region &region, const KernelContext &linked,
-                                           const Alternative &of, llvm::ArrayRef<PlannedAlternative> planned,
-                                           llvm::ArrayRef<BufferId> outputs);
+                                           const KernelEmitter &emitter, llvm::ArrayRef<BufferId> outputs);
   KernelLaunch callAllReduce(const Region &region, nn::AllReduceOp op, BufferId from, const Dim &offset,
                              BufferId to);
   /// The ops after values that a library has computed; their buffers are known.
@@ -70,9 +70,12 @@ private:
                                                 const LibraryMatmuls &products,
                                                 llvm::ArrayRef<BufferId> outputs);
   // PlanAlternatives.cpp
+  /// `emitters`, if given, takes for each alternative what emits its one kernel; nothing if it has several,
+  /// or a library multiplies.
   Result<std::vector<Alternative>> alternativesOf(const Region &region, const KernelContext &context,
                                                   llvm::ArrayRef<PlannedAlternative> planned,
-                                                  llvm::ArrayRef<BufferId> outputs);
+                                                  llvm::ArrayRef<BufferId> outputs,
+                                                  std::vector<KernelEmitter> *emitters = nullptr);
   /// Where and how the outputs of a kernel lie, as far as they are the region's, and with new buffers where
   /// not.
   struct Targets {
@@ -152,7 +155,7 @@ private:
     Region region;
     llvm::SmallVector<View> inputs, targets;
     llvm::SmallVector<bool> independent;
-    std::vector<PlannedAlternative> planned;
+    std::vector<KernelEmitter> emitters; ///< as of alternativesOf(), for the first alternatives
     llvm::SmallVector<BufferId> outputs;
   };
   std::optional<LastMatmul> lastMatmul;

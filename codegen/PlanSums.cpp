@@ -18,7 +18,7 @@ Result<Step> PlanBuilder::sumOverRanks(const Region &region, const KernelContext
                                        llvm::ArrayRef<PlannedAlternative> planned,
                                        llvm::ArrayRef<BufferId> outputs) {
   Step step;
-  const llvm::ArrayRef<PlannedAlternative> all = planned;
+  std::vector<KernelEmitter> emitters;
   step.choice =
       planned.front().algorithm == planned.back().algorithm ? Step::Choice::Predicate : Step::Choice::Ranks;
   while (!planned.empty()) {
@@ -27,8 +27,9 @@ Result<Step> PlanBuilder::sumOverRanks(const Region &region, const KernelContext
         planned.take_while([&](const PlannedAlternative &one) { return one.algorithm == algorithm; });
     planned = planned.drop_front(ofAlgorithm.size());
     Result<std::vector<Alternative>> alternatives =
-        algorithm == CollectiveAlgorithm::Library ? sumByLibrary(region, context, outputs)
-                                                  : alternativesOf(region, context, ofAlgorithm, outputs);
+        algorithm == CollectiveAlgorithm::Library
+            ? sumByLibrary(region, context, outputs)
+            : alternativesOf(region, context, ofAlgorithm, outputs, &emitters);
     if (!alternatives)
       return alternatives.error();
     if (algorithm == CollectiveAlgorithm::TwoShot && alternatives->back().collective->gathersRows)
@@ -40,34 +41,16 @@ Result<Step> PlanBuilder::sumOverRanks(const Region &region, const KernelContext
     for (Alternative &alternative : step.alternatives)
       alternative.collective.reset();
   else
-    linkSum(region, context, all, outputs, step);
+    linkSum(region, context, emitters, outputs, step);
   return step;
 }
 
-/// Whether `made`, for neighbouring sizes of which the same kernels are one alternative, begins with
-/// `planned`.
-static bool beginsWith(const Predicate &made, const Predicate &planned) {
-  if (made.empty()) // for all sizes: the first one
-    return true;
-  const bool areRanges = made.size() == 1 && planned.size() == 1;
-  return areRanges ? made[0].size == planned[0].size && made[0].least == planned[0].least : made == planned;
-}
-
 std::optional<KernelLaunch> PlanBuilder::linkedLaunch(const Region &region, const KernelContext &linked,
-                                                      const Alternative &of,
-                                                      llvm::ArrayRef<PlannedAlternative> planned,
+                                                      const KernelEmitter &emitter,
                                                       llvm::ArrayRef<BufferId> outputs) {
-  const std::optional<CollectiveAlgorithm> algorithm =
-      of.collective ? std::optional(of.collective->algorithm) : std::nullopt;
-  auto found = llvm::find_if(planned, [&](const PlannedAlternative &one) {
-    // One that only stands beside a library's has no variant yet.
-    const bool isVariant = of.variant == one.variant || (of.variant == kernelVariant && *one.variant == 0);
-    return beginsWith(of.when, one.when) && one.algorithm == algorithm && isVariant &&
-           one.kernels.size() == 1 && !one.kernels.front().byLibrary;
-  });
-  if (found == planned.end() || of.launches.size() != 1)
+  if (!emitter)
     return std::nullopt;
-  KernelDraft draft = found->kernels.front().emit(linked);
+  KernelDraft draft = emitter(linked);
   if (!draft.sends)
     return std::nullopt;
   Result<Alternative> made = oneLaunch(
@@ -76,7 +59,7 @@ std::optional<KernelLaunch> PlanBuilder::linkedLaunch(const Region &region, cons
 }
 
 void PlanBuilder::linkSum(const Region &region, const KernelContext &context,
-                          llvm::ArrayRef<PlannedAlternative> planned, llvm::ArrayRef<BufferId> outputs,
+                          llvm::ArrayRef<KernelEmitter> emitters, llvm::ArrayRef<BufferId> outputs,
                           Step &sum) {
   if (!lastMatmul || lastMatmul->step + 1 != steps->size() || steps != &plan.steps || isInLoop)
     return;
@@ -99,17 +82,16 @@ void PlanBuilder::linkSum(const Region &region, const KernelContext &context,
   receiving.independent = independent;
   Step &matmul = (*steps)[lastMatmul->step];
   auto isLinked = [](const Alternative &alternative) { return alternative.linked.has_value(); };
-  for (Alternative &alternative : matmul.alternatives) {
-    alternative.linked =
-        linkedLaunch(lastMatmul->region, sending, alternative, lastMatmul->planned, lastMatmul->outputs);
+  for (auto [alternative, emitter] : llvm::zip(matmul.alternatives, lastMatmul->emitters)) {
+    alternative.linked = linkedLaunch(lastMatmul->region, sending, emitter, lastMatmul->outputs);
     if (alternative.linked)
       alternative.linked->sumsOver = region.summedAxis();
   }
   if (llvm::none_of(matmul.alternatives, isLinked))
     return;
-  for (Alternative &alternative : sum.alternatives)
+  for (auto [alternative, emitter] : llvm::zip(sum.alternatives, emitters))
     if (alternative.collective->algorithm == CollectiveAlgorithm::OneShot)
-      alternative.linked = linkedLaunch(region, receiving, alternative, planned, outputs);
+      alternative.linked = linkedLaunch(region, receiving, emitter, outputs);
   if (llvm::none_of(sum.alternatives, isLinked))
     for (Alternative &alternative : matmul.alternatives)
       alternative.linked.reset();
