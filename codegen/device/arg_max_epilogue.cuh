@@ -64,10 +64,14 @@ template <int Rows, class Epilogue> struct ArgMaxEpilogue {
       largest[row] = 0;
     warp_barrier();
   }
-  template <int I, class S, int Width, class Store>
-  DEVICE void operator()(Matmul<I> which, i64 row, i64 column, const Vec<S, Width> (&sums)[1],
-                         const Store &store) const {
-    epilogue(which, row, column, sums, LargestStore<Store>{store, largest + row, column});
+  template <int I>
+  DEVICE auto operands(Matmul<I> which, i64 row, i64 column) const {
+    return epilogue.operands(which, row, column);
+  }
+  template <int I, class Operands, class S, int Width, class Store>
+  DEVICE void operator()(Matmul<I> which, i64 row, i64 column, const Operands &operands,
+                         const Vec<S, Width> (&sums)[1], const Store &store) const {
+    epilogue(which, row, column, operands, sums, LargestStore<Store>{store, largest + row, column});
   }
   DEVICE void end(i64 rows) const {
     warp_barrier();

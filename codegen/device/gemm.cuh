@@ -28,7 +28,7 @@
 //   operator()(Matmul<I>, row, column, accumulators, store)
 //                        accumulators[s] are Vec<T, N>, exact sums that the functor rounds. It calls
 //                        store(pointer, Vec<T, N>) for each output; the template addresses it.
-// Where a template reads ahead (gemm_ring.cuh), column is a multiple of N, and
+// Where a template reads ahead (gemm_ring.cuh, gemm_swap_ab.cuh), column is a multiple of N, and
 //   operands(Matmul<I>, row, column)   what the epilogue reads of memory there
 //   operator()(Matmul<I>, row, column, operands, accumulators, store)
 

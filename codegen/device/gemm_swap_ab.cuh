@@ -8,6 +8,7 @@
 #include "early_launch.cuh"
 #include "swap_ab_parts.cuh"
 #include "swap_ab_scales.cuh"
+#include "swap_ab_vectors.cuh"
 #include "wgmma.cuh"
 
 /// In wgmma_bytes.cuh, which kernels of bytes include.
@@ -162,14 +163,13 @@ struct SwapSums {
           }
   }
 
-  /// Each warp turns its 16 columns over in shared memory, to get neighbours, which `take` gets: row, column
-  /// of the tile, and the sums.
+  /// Each warp turns its 16 columns over in shared memory, to get neighbours, which `take` gets: the number of
+  /// the vector as of for_vectors(), row, column of the tile, and the sums.
   template <class Take>
   DEVICE void hand_out(int rank, Total *staged, const Take &take) {
     constexpr int vector = Config::vector, pitch = Block::staged_pitch, plane = Block::staged_rows * pitch;
-    constexpr int groups = Block::staged_rows / 8, per_row = 16 / vector,
-                  count = Block::staged_rows * per_row;
-    const int lane = (int)lane_id(), warp = (int)thread_x() / 32;
+    constexpr int groups = Block::staged_groups;
+    const int lane = (int)lane_id();
 #pragma unroll
     for (int t = 0; t < Config::tiles; ++t)
 #pragma unroll
@@ -185,35 +185,24 @@ struct SwapSums {
                 staged[s * plane + ((j / Block::split - part) * 8 + lane % 4 * 2 + e % 2) * pitch + lane / 4 +
                        e / 2 * 8] = totals()[s * Config::tiles + t][j][e];
         warp_barrier();
-#pragma unroll
-        for (int i = lane; i < count; i += 32) {
-          const int r = i / per_row, c = i % per_row * vector;
-          const int row = ((part + r / 8) * Block::split + rank) * 8 + r % 8, column = 64 * t + 16 * warp + c;
+        for_vectors<Config>(t, part, rank, [&](int number, int r, int c, int row, int column) {
           Neighbours neighbours[Block::sums];
 #pragma unroll
           for (int s = 0; s < Block::sums; ++s)
             neighbours[s] = load_vec<Total, vector>(staged + s * plane + r * pitch + c);
-          take(row, column, neighbours);
-        }
+          take(number, row, column, neighbours);
+        });
       }
   }
 
-  template <class Shape, class Scales, class Epilogue>
+  /// `operands`: what was read ahead, a SwapOperands.
+  template <class Shape, class Scales, class Epilogue, class Operands>
   DEVICE void store(const Shape &shape, const BlockPlace &place, int rank, Total *staged,
-                    const Scales &scales, const Epilogue &epilogue) {
-    using Scaled = decltype(scales.total(0, 0, 0, 0, Total()));
+                    const Scales &scales, const Epilogue &epilogue, const Operands &operands) {
     const i64 m = shape.m(), n = shape.n(place.matmul);
-    hand_out(rank, staged, [&](i64 row, int column_of_tile, const Neighbours(&sums)[Block::sums]) {
-      const i64 column = place.column + column_of_tile;
-      if (row >= m || column >= n)
-        return;
-      Vec<Scaled, Config::vector> results[Block::sums];
-#pragma unroll
-      for (int s = 0; s < Block::sums; ++s)
-#pragma unroll
-        for (int v = 0; v < Config::vector; ++v)
-          results[s][v] = scales.total(place.matmul + s, row, column + v, 0, sums[s][v]);
-      finish<Config>(epilogue, place, shape, row, column, results);
+    hand_out(rank, staged, [&](int number, i64 row, int column, const Neighbours(&sums)[Block::sums]) {
+      if (row < m && place.column + column < n)
+        operands.finish(number, shape, scales, epilogue, place, row, place.column + column, sums);
     });
   }
   /// The tile as rows in shared memory, rounded, which the block's heads are then made of.
@@ -221,7 +210,7 @@ struct SwapSums {
   DEVICE void store_heads(const Shape &shape, const BlockPlace &place, int rank, Total *staged,
                           typename Epilogue::type *tile, const Epilogue &epilogue) {
     const i64 m = shape.m(), n = shape.n(place.matmul);
-    hand_out(rank, staged, [&](int row, int column, const Neighbours(&sums)[Block::sums]) {
+    hand_out(rank, staged, [&](int, int row, int column, const Neighbours(&sums)[Block::sums]) {
       if (row < m && place.column + column < n)
         round_into_tile<Config>(epilogue.rounding, place, row, place.column + column, sums,
                                 tile + row * tile_pitch<Config> + column);
@@ -305,6 +294,7 @@ DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Scales &
       fill_swap_scales<Config>(shape, scales, step_scales, full, empty, work, warp - 5);
       return;
     }
+  auto last_scales = scales_after_steps<Config>(scales);
   Epilogue begun = epilogue;
   begin_epilogue(begun);
   RingPlace at;
@@ -313,6 +303,8 @@ DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Scales &
     BlockPlace place;
     place_columns<Config, Block::columns>(place, shape, tile);
     SwapSums<Config> sums;
+    SwapOperands<Config, decltype(last_scales), Epilogue> operands;
+    operands.read(shape, last_scales, begun, place, rank);
     warp_barrier(); // products are the whole warp's
     sums.multiply(ring, computed, step_scales, full, empty, at, work.steps);
     if constexpr (Block::split > 1) {
@@ -328,10 +320,8 @@ DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Scales &
       begun.heads(place, static_cast<const typename Epilogue::type *>(rows), rank);
       if (tile + work.stride < work.tiles)
         meet_warps(arrived + 1, phase);
-    } else if constexpr (Block::scaled) {
-      sums.store(shape, place, rank, own, Unscaled(), begun);
     } else {
-      sums.store(shape, place, rank, own, scales, begun);
+      sums.store(shape, place, rank, own, last_scales, begun, operands);
     }
   }
   end_epilogue(begun, shape.m());

@@ -217,6 +217,9 @@ DEVICE void gemm_swap_codes(const Shape &shape, const Weights &weights, const Ep
     place_columns<Config, Block::columns>(place, shape, tile);
     CodeSums<Config, Weights> sums;
     sums.load_whole(shape, weights, place);
+    SwapOperands<SwapSumsConfig<Config>, Unscaled, Epilogue> operands;
+    if (group == 0)
+      operands.read(shape, Unscaled(), begun, place, rank);
     warp_barrier(); // products are the whole warp's
     sums.multiply_codes(ring, full, empty, at, next, work.steps);
     if constexpr (others > 0)
@@ -229,7 +232,7 @@ DEVICE void gemm_swap_codes(const Shape &shape, const Weights &weights, const Ep
         mbarrier_arrive_expect(exchanged, Block::bytes_of_parts(rank));
       sums.add_parts(from_cluster, exchanged, rank);
     }
-    sums.store(shape, place, rank, staged + warp * staged_size, Unscaled(), begun);
+    sums.store(shape, place, rank, staged + warp * staged_size, Unscaled(), begun, operands);
   }
   if (group == 0)
     end_epilogue(begun, shape.m());

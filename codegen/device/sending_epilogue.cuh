@@ -35,10 +35,14 @@ struct SendingEpilogue {
   RowSender<Ranks> sender;
   /// After pdl_wait().
   DEVICE void begin() { find_round(sender.context); }
-  template <int I, class S, int Width, class Store>
-  DEVICE void operator()(Matmul<I> which, i64 row, i64 column, const Vec<S, Width> (&sums)[1],
-                         const Store &store) const {
-    epilogue(which, row, column, sums, SendingStore<Ranks, Store>{store, sender, row, column});
+  template <int I>
+  DEVICE auto operands(Matmul<I> which, i64 row, i64 column) const {
+    return epilogue.operands(which, row, column);
+  }
+  template <int I, class Operands, class S, int Width, class Store>
+  DEVICE void operator()(Matmul<I> which, i64 row, i64 column, const Operands &operands,
+                         const Vec<S, Width> (&sums)[1], const Store &store) const {
+    epilogue(which, row, column, operands, sums, SendingStore<Ranks, Store>{store, sender, row, column});
   }
 };
 template <int Ranks, class Epilogue>

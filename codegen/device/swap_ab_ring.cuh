@@ -50,6 +50,10 @@ struct SwapAB {
   static constexpr int multipliers = 128, threads = multipliers + 32 * (1 + scale_warps + row_warps);
   static constexpr int own_groups = (groups + split - 1) / split; ///< of 8 rows, that a block stores
   static constexpr int staged_rows = rows < 16 ? 8 : 16, staged_pitch = 20;
+  static constexpr int staged_groups = staged_rows / 8, staged_vectors = staged_rows * 16 / Config::vector;
+  /// Of neighbouring columns, that a thread stores of a tile.
+  static constexpr int vectors =
+      Config::tiles * ((own_groups + staged_groups - 1) / staged_groups) * ((staged_vectors + 31) / 32);
   using Part = Vec<f32, 4>; ///< what a thread has of 64 columns and 8 rows
   static constexpr int parts_of_others = (split - 1) * own_groups * tiles * multipliers;
   static DEVICE constexpr u32 bytes_of_parts(int rank) {

@@ -315,7 +315,8 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
     source.set("scaled_steps", true);
   else if (addsExactly(problem))
     source.set("exact_steps", int64_t(1));
-  Sums sums{problem.result == DType::I32 ? DType::I32 : DType::F32, resultVector(problem, rows < 16 ? 4 : 8)};
+  Sums sums{problem.result == DType::I32 ? DType::I32 : DType::F32, resultVector(problem, rows < 16 ? 4 : 8),
+            /*readsAhead=*/!heads};
   source.set("vector", sums.width);
   source.set("weights_before_wait", llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
                return context.isIndependentOfPredecessor(matmul.b.input);

@@ -202,7 +202,7 @@ KernelDraft emitSwapCodes(const Region &region, const KernelContext &context, co
   source.set("groups", sharing.groups);
   source.set("stages", sharing.stages);
   source.set("k_split", sharing.kSplit);
-  Sums sums{DType::F32, resultVector(problem, rows < 16 ? 4 : 8)};
+  Sums sums{DType::F32, resultVector(problem, rows < 16 ? 4 : 8), /*readsAhead=*/true};
   if (problem.largest != Problem::Largest::None)
     sums.partsOfRow = warpsOfBlock * blocksOf(problem, sharing, context.target);
   source.set("vector", sums.width);

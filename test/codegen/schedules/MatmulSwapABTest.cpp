@@ -113,6 +113,16 @@ TEST(MatmulSwapAB, Widths) {
   EXPECT_TRUE(has(run({5, 200, 72}), "vector = 4;"));
 }
 
+/// Bias and residual come while the products are computed.
+TEST(MatmulSwapAB, ReadsAhead) {
+  const std::string source = run({20, 200, 136});
+  const size_t reads = source.find("Operands0 operands("), body = source.find("void operator()");
+  ASSERT_TRUE(reads != std::string::npos && body != std::string::npos) << source;
+  const std::string ahead = source.substr(reads, body - reads);
+  EXPECT_TRUE(has(ahead, "load_vec<bf16, 8>(in2") && has(ahead, "load_vec<bf16, 8>(in3")) << source;
+  EXPECT_FALSE(has(source.substr(body), "load")) << source;
+}
+
 std::string sideBySide(int rows, bool transpose) {
   const std::string q = transpose ? "tensor<200x192xbf16>" : "tensor<192x200xbf16>",
                     k = transpose ? "tensor<72x192xbf16>" : "tensor<192x72xbf16>",
