@@ -58,7 +58,10 @@ Result<NamedTensors> KernelSides::expected(const NamedTensors &inputs) const {
 }
 
 Result<NamedTensors> KernelSides::actual(const NamedTensors &inputs) {
-  return group ? group->run(inputs) : executor->run(inputs);
+  auto outputs = group ? group->run(inputs) : executor->run(inputs);
+  if (!outputs)
+    return outputs.error();
+  return group ? group->fetch(*outputs) : executor->fetch(*outputs); // caches stay on the GPUs
 }
 
 } // namespace fusion

@@ -26,6 +26,7 @@ public:
   /// The same tensors for all ranks, but of inputs that are divided a shard for each.
   NamedTensors randomInputs(const SymbolValues &symbols, std::mt19937 &random) const;
   Result<NamedTensors> expected(const NamedTensors &inputs) const;
+  /// On the host, as the expected ones are.
   Result<NamedTensors> actual(const NamedTensors &inputs);
 
 private:
