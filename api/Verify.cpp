@@ -6,6 +6,7 @@
 #include "api/NearPlaces.h"
 #include "api/Trial.h"
 #include "codegen/BuildPlan.h"
+#include "codegen/plan/Print.h"
 #include "codegen/Views.h"
 #include "ir/base/Progress.h"
 #include "ir/dialect/Loop.h"
@@ -261,13 +262,12 @@ private:
         return value && range.holds(*value);
       });
     };
-    const SizeRange &first = alternative.when.front();
-    if (llvm::any_of(chosen, reaches) || (!usual && first.least < manyRows))
+    auto areMany = [](const SizeRange &range) { return range.least >= manyRows; };
+    if (llvm::any_of(chosen, reaches) || (!usual && llvm::none_of(alternative.when, areMany)))
       return;
-    const std::optional<TrialSizes> sizes = sizesWithin(first, reaches);
+    const std::optional<TrialSizes> sizes = sizesFor(alternative.when, reaches);
     if (!sizes) {
-      skipped.push_back(
-          fmt::format("{}: no sizes give {} of {} … {}", what, first.size.str(), first.least, first.most));
+      skipped.push_back(fmt::format("{}{}: no sizes were found", what, conditionText(alternative)));
       return;
     }
     double flops = 0;
@@ -276,13 +276,28 @@ private:
         flops += static_cast<double>(*count);
     const double elements = elementsOf(ports, *sizes);
     if (flops > mostFlops)
-      skipped.push_back(fmt::format("{}: {} from {} on, which would take {:.0f} GFLOP", what,
-                                    first.size.str(), first.least, flops * 1e-9));
+      skipped.push_back(fmt::format("{}{}, which would take {:.0f} GFLOP", what, conditionText(alternative),
+                                    flops * 1e-9));
     else if (elements > mostElements)
-      skipped.push_back(fmt::format("{}: {} from {} on, which would take {:.0f} million elements", what,
-                                    first.size.str(), first.least, elements * 1e-6));
+      skipped.push_back(fmt::format("{}{}, which would take {:.0f} million elements", what,
+                                    conditionText(alternative), elements * 1e-6));
     else
       chosen.push_back(*sizes);
+  }
+
+  static std::optional<TrialSizes> sizesFor(const Predicate &when,
+                                            llvm::function_ref<bool(const TrialSizes &)> reaches) {
+    for (const SizeRange &range : when)
+      if (auto sizes = sizesWithin(range, reaches))
+        return sizes;
+    if (when.size() < 2) // one number reaches it, if any does
+      return std::nullopt;
+    for (int64_t few = 1; few <= manyRows / 4; ++few)
+      for (int64_t many = 1; many <= 4 * manyRows; ++many)
+        for (const TrialSizes &sizes : {TrialSizes{few, many}, TrialSizes{many, few}})
+          if (reaches(sizes))
+            return sizes;
+    return std::nullopt;
   }
 
   static std::optional<TrialSizes> sizesWithin(const SizeRange &range,

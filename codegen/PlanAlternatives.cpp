@@ -71,6 +71,23 @@ static bool computeAlike(const KernelLaunch &one, const KernelLaunch &other) {
          one.gridZ == other.gridZ && llvm::equal(one.arguments, other.arguments, alike);
 }
 
+/// The sizes of both predicates, if these differ in one range and that of `next` begins where the other ends.
+static std::optional<Predicate> joined(const Predicate &when, const Predicate &next) {
+  if (when.size() != next.size())
+    return std::nullopt;
+  Predicate both = when;
+  size_t different = 0;
+  for (auto [range, its] : llvm::zip(both, next)) {
+    if (range == its)
+      continue;
+    if (!(range.size == its.size) || range.most == INT64_MAX || range.most + 1 != its.least)
+      return std::nullopt;
+    range.most = its.most;
+    ++different;
+  }
+  return different == 1 ? std::optional(both) : std::nullopt;
+}
+
 /// The one buffer that a launch writes, if that is scratch memory.
 std::optional<BufferId> PlanBuilder::writtenScratch(const KernelLaunch &launch) const {
   std::optional<BufferId> written;
@@ -127,11 +144,11 @@ Result<std::vector<Alternative>> PlanBuilder::alternativesOf(const Region &regio
     }
     made.when = one.when;
     made.variant = one.variant;
-    const bool continues = !alternatives.empty() && one.when.size() == 1 &&
-                           alternatives.back().variant == made.variant &&
-                           sameKernels(alternatives.back(), made);
-    if (continues) { // the same for larger sizes
-      alternatives.back().when.front().most = one.when.front().most;
+    const bool areSame = !alternatives.empty() && alternatives.back().variant == made.variant &&
+                         sameKernels(alternatives.back(), made);
+    const auto when = areSame ? joined(alternatives.back().when, made.when) : std::nullopt;
+    if (when) { // the same for larger sizes
+      alternatives.back().when = *when;
     } else {
       alternatives.push_back(std::move(made));
       keepScratch.push_back(one.keepsScratch);

@@ -31,7 +31,7 @@ struct KernelContext {
   /// Per region input: how its elements lie in its buffer.
   llvm::ArrayRef<View> inputs;
   const TargetInfo &target = TargetInfo::standard(); ///< what the kernel will run on
-  const SizeRange *range = nullptr; ///< the kernel is launched only there
+  llvm::ArrayRef<SizeRange> when = {}; ///< the kernel is launched only where all of these hold
   /// Per region output the same; empty: all are contiguous.
   llvm::ArrayRef<View> outputs = {};
   /// Per region input: whether no launch writes it that may still run when the kernel starts: the one just
@@ -68,6 +68,13 @@ struct KernelContext {
   bool isIndependentOfPredecessor(unsigned input) const {
     return input < independent.size() && independent[input];
   }
+  /// What `when` says of a size; null: nothing.
+  const SizeRange *rangeOf(const Dim &size) const {
+    const auto *found = llvm::find_if(when, [&](const SizeRange &range) { return range.size == size; });
+    return found == when.end() ? nullptr : found;
+  }
+  /// For schedules that choose by one size.
+  const SizeRange *range() const { return when.empty() ? nullptr : when.begin(); }
   View output(unsigned index, mlir::Value value) const {
     return outputs.empty() ? View::contiguous({}, shape(value)) : outputs[index];
   }
@@ -96,7 +103,7 @@ struct KernelDraft {
   std::optional<Collective> collective;
 };
 
-/// Writes a kernel for a region: one for all sizes, or for those in context.range, which follows
+/// Writes a kernel for a region: one for all sizes, or for those of context.when, which follows
 /// context.algorithm where ranks exchange data. The context says where the region's values lie.
 using KernelEmitter = std::function<KernelDraft(const KernelContext &)>;
 
@@ -160,6 +167,9 @@ struct SchedulePlan {
 /// One kernel for each range, of which there are none where one kernel is for all sizes.
 std::vector<PlannedAlternative> alternativesFor(llvm::ArrayRef<SizeRange> ranges, const Region &region,
                                                 const KernelEmitter &emit);
+/// The same for each predicate.
+std::vector<PlannedAlternative> alternativesWhere(llvm::ArrayRef<Predicate> predicates, const Region &region,
+                                                  const KernelEmitter &emit);
 
 /// The error of Schedule::plan() for a region that it does not take.
 inline Error refusal(std::string reason) { return {ErrorKind::AnswerIsNo, std::move(reason)}; }

@@ -46,13 +46,21 @@ std::vector<PlannedAlternative> SchedulePlan::alternatives(const Region &region)
 
 std::vector<PlannedAlternative> alternativesFor(llvm::ArrayRef<SizeRange> ranges, const Region &region,
                                                 const KernelEmitter &emit) {
+  std::vector<Predicate> predicates;
+  for (const SizeRange &range : ranges)
+    predicates.push_back({range});
+  return alternativesWhere(predicates, region, emit);
+}
+
+std::vector<PlannedAlternative> alternativesWhere(llvm::ArrayRef<Predicate> predicates, const Region &region,
+                                                  const KernelEmitter &emit) {
   std::vector<PlannedAlternative> alternatives;
-  for (const SizeRange &range : ranges) {
-    auto within = [range, emit](KernelContext context) {
-      context.range = &range;
+  for (const Predicate &when : predicates) {
+    auto within = [when, emit](KernelContext context) {
+      context.when = when;
       return emit(context);
     };
-    alternatives.push_back(PlannedAlternative{{range}, {}, {PlannedKernel{region, within}}});
+    alternatives.push_back(PlannedAlternative{when, {}, {PlannedKernel{region, within}}});
   }
   if (alternatives.empty())
     alternatives.push_back(PlannedAlternative{{}, {}, {PlannedKernel{region, emit}}});

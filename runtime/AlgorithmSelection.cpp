@@ -99,9 +99,9 @@ AlgorithmSelection::AlgorithmSelection(const ProgramPlan &plan, const ExecutorOp
     }
     if (!made.hasLibrary) { // the other sizes are in the kernels' text
       made.sizes.fill(place(Dim(1)));
-      for (const Alternative &alternative : step.alternatives)
-        if (!alternative.when.empty())
-          made.sizes[0] = place(alternative.when.front().size);
+      const std::vector<Dim> sizes = sizesOf(step);
+      for (size_t dim = 0; dim < std::min(dims, sizes.size()); ++dim)
+        made.sizes[dim] = place(sizes[dim]);
     }
     measured.push_back(std::move(made));
   }

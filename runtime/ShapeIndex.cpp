@@ -44,9 +44,8 @@ ShapeIndex::Step ShapeIndex::step(const ProgramPlan &plan, const fusion::Step &s
       launches.push_back(launch(plan, *alternative.linked));
   }
   if (source.choice == fusion::Step::Choice::Measurement && step.matmul.empty()) // two kernels of ours
-    for (const Alternative &made : step.alternatives)
-      if (!made.when.empty() && step.matmul.empty())
-        step.matmul.push_back(made.when.front());
+    for (const Dim &one : sizesOf(source))
+      step.matmul.push_back(size(one));
   return step;
 }
 

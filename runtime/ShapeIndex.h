@@ -36,8 +36,8 @@ struct ShapeIndex {
   };
   struct Step {
     std::vector<Alternative> alternatives;
-    /// Where variants are measured: m, n, k and the number of matrices of a library's call, or the size that
-    /// two kernels of ours are for.
+    /// Where variants are measured: m, n, k and the number of matrices of a library's call, or the sizes that
+    /// kernels of ours are for.
     std::vector<Size> matmul;
   };
   struct Port {

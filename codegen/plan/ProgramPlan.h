@@ -239,6 +239,8 @@ struct Step {
   std::vector<Alternative> alternatives;
 };
 
+/// The sizes that the step's predicates speak of, each once.
+std::vector<Dim> sizesOf(const Step &step);
 /// Indices of the candidates, ascending. `holds(i)` says whether the predicate of alternative i does.
 template <class Holds>
 std::vector<uint32_t> candidates(const Step &step, const Holds &holds) {

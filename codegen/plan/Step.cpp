@@ -42,6 +42,15 @@ std::vector<const KernelLaunch *> ProgramPlan::launches() const {
   return all;
 }
 
+std::vector<Dim> sizesOf(const Step &step) {
+  std::vector<Dim> sizes;
+  for (const Alternative &alternative : step.alternatives)
+    for (const SizeRange &range : alternative.when)
+      if (std::find(sizes.begin(), sizes.end(), range.size) == sizes.end())
+        sizes.push_back(range.size);
+  return sizes;
+}
+
 std::vector<KernelLaunch *> ProgramPlan::launches() {
   std::vector<KernelLaunch *> all;
   for (const KernelLaunch *launch : std::as_const(*this).launches())

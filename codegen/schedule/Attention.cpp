@@ -18,7 +18,7 @@ public:
     plan.batchInvariant = true; // by the number of queries of a sequence, not by that of sequences
     plan.split = [&region, context, emit = plan.emit] {
       const attention::Problem problem(region, context);
-      std::vector<PlannedAlternative> all = alternativesFor(attention::ranges(problem), region, emit);
+      std::vector<PlannedAlternative> all = alternativesWhere(attention::predicates(problem), region, emit);
       return problem.table ? withPagesByTma(std::move(all), region, context) : std::move(all);
     };
     return plan;
@@ -36,12 +36,12 @@ private:
     std::vector<PlannedAlternative> others;
     for (const PlannedAlternative &one : all) {
       KernelContext within = context;
-      within.range = one.when.empty() ? nullptr : &one.when.front();
+      within.when = one.when;
       const attention::Problem problem(region, within);
       if (isFew(problem) || !attention::copiesPagesByTma(problem))
         continue;
       auto emitter = [&region, when = one.when](KernelContext context) {
-        context.range = when.empty() ? nullptr : &when.front();
+        context.when = when;
         return emit(region, context, true);
       };
       others.push_back({one.when, {}, {PlannedKernel{region, emitter}}, otherKernelVariant});

@@ -81,7 +81,7 @@ std::variant<row::Parts, std::string> rowParts(const RopeAttentionParts &parts, 
   own.inputs = inputs;
   own.outputs = outputs;
   own.independent = {};
-  own.range = nullptr;
+  own.when = {};
   return row::partsOf(parts.heads, own);
 }
 

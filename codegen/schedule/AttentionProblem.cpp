@@ -6,10 +6,6 @@ using namespace mlir;
 
 namespace fusion::attention {
 
-/// Sizes by which kernels are chosen: pairs, and this added for queries that need two tiles of rows, and once
-/// more for those that are not few.
-static constexpr int64_t manyQueries = int64_t(1) << 40;
-
 static Operation *attentionOf(const Region &region) {
   auto found = llvm::find_if(region.ops, [](Operation *op) { return isa<nn::AttentionOp>(op); });
   return found == region.ops.end() ? nullptr : *found;
@@ -58,6 +54,12 @@ struct Operands {
   Value keys, values, mask;
 };
 
+/// 1, or more if some sequence has several tokens: which ones have is data; that one has, the numbers of
+/// tokens and of sequences tell.
+static Dim severalTokens(const Problem &problem) {
+  return problem.batch.floorDiv(problem.context.shape(problem.table)[0] + Dim(1)) + Dim(1);
+}
+
 /// Of a mask that the region computes.
 static std::optional<nn::KeyBounds> boundsOf(const Region &region, Value mask) {
   return !mask || llvm::is_contained(region.inputs, mask) ? std::nullopt : nn::matchKeyBounds(mask);
@@ -84,61 +86,54 @@ Problem::Problem(const Region &region, const KernelContext &context)
   mostQueries = queries.constant().value_or(INT64_MAX);
   leastQueries = queries.constant().value_or(0);
   mostPairs = context.batchInvariant ? pairsOfAnyBatch : (batch * kvHeads).constant().value_or(INT64_MAX);
-  const SizeRange *range = context.range;
-  if (!range)
-    return;
-  if (queries.constant()) {
-    isRagged = sequences && !raggedRefusal(*this) && range->most / manyQueries > 0;
-    if (!isRagged)
-      mostPairs = context.batchInvariant ? pairsOfAnyBatch : std::min(mostPairs, range->most % manyQueries);
-  } else {
-    const int64_t few = decodeQueries(*this), fewest = oneTileQueries(*this);
-    const int64_t level = range->most / manyQueries + (fewest == 0 ? 1 : 0);
-    leastQueries = level == 0 ? 1 : level == 1 ? fewest + 1 : few + 1;
-    mostQueries = level == 0 ? fewest : level == 1 ? few : INT64_MAX;
-    if (level < 2)
-      mostPairs = std::min(mostPairs, range->most % manyQueries);
+  if (const SizeRange *range = queries.constant() ? nullptr : context.rangeOf(queries)) {
+    leastQueries = range->least;
+    mostQueries = range->most;
   }
+  if (sequences && queries.constant() && !raggedRefusal(*this))
+    if (const SizeRange *range = context.rangeOf(severalTokens(*this)))
+      isRagged = range->least > 1;
+  if (const SizeRange *range = context.rangeOf(batch * kvHeads); range && !context.batchInvariant)
+    mostPairs = std::min(mostPairs, range->most);
 }
 
-std::vector<SizeRange> ranges(const Problem &problem) {
+std::vector<Predicate> predicates(const Problem &problem) {
   const int64_t few = decodeQueries(problem);
   if (problem.leastQueries > few)
     return {};
   const Dim pairs = problem.batch * problem.kvHeads;
-  Dim size = pairs;
-  SmallVector<int64_t> levels{few};
-  if (int64_t fewest = oneTileQueries(problem); fewest > 0 && !problem.queries.constant())
-    levels.insert(levels.begin(), fewest);
-  // Which sequences have several tokens is data; that one has some the numbers of both tell.
-  const bool mayBeRagged = problem.sequences && !raggedRefusal(problem);
-  if (mayBeRagged) {
-    const Dim several = problem.batch.floorDiv(problem.context.shape(problem.table)[0] + Dim(1));
-    size = Dim::min(1, several) * Dim(manyQueries) + Dim::min(pairs, manyQueries - 1);
-  }
-  if (!problem.queries.constant()) {
-    size = Dim::min(pairs, manyQueries - 1);
-    for (int64_t level : levels)
-      size = Dim::min(1, problem.queries.floorDiv(level + 1)) * Dim(manyQueries) + size;
-  }
-  std::vector<SizeRange> ranges;
-  int64_t next = 1;
-  auto add = [&](int64_t most) {
-    ranges.push_back({size, next, most});
-    next = most + 1;
+  const bool byPairs = !pairs.constant() && !problem.context.batchInvariant &&
+                       problem.context.target.has(Feature::Clusters);
+  std::vector<Predicate> all;
+  auto addFew = [&](const Predicate &when) {
+    int64_t next = 1;
+    auto add = [&](int64_t most) {
+      all.push_back(when);
+      all.back().push_back({pairs, next, most});
+      next = most + 1;
+    };
+    for (int64_t limit : pairLimits)
+      if (byPairs)
+        add(limit);
+    if (byPairs)
+      add(INT64_MAX);
+    else if (!when.empty())
+      all.push_back(when);
   };
-  for (size_t level = 0; level < levels.size(); ++level) {
-    const int64_t before = static_cast<int64_t>(level) * manyQueries;
-    if (!pairs.constant() && !problem.context.batchInvariant && problem.context.target.has(Feature::Clusters))
-      for (int64_t limit : pairLimits)
-        add(before + limit);
-    if (!problem.queries.constant() || mayBeRagged)
-      add(before + manyQueries - 1);
+  if (!problem.queries.constant()) {
+    const int64_t fewest = oneTileQueries(problem);
+    if (fewest > 0)
+      addFew({{problem.queries, 1, fewest}});
+    addFew({{problem.queries, fewest + 1, few}});
+    all.push_back({{problem.queries, few + 1, INT64_MAX}});
+  } else if (problem.sequences && !raggedRefusal(problem)) {
+    const Dim several = severalTokens(problem);
+    addFew({{several, 1, 1}});
+    all.push_back({{several, 2, INT64_MAX}});
+  } else {
+    addFew({});
   }
-  if (ranges.empty())
-    return {};
-  ranges.push_back({size, next, INT64_MAX});
-  return ranges;
+  return all;
 }
 
 unsigned Problem::inputOf(Value operand) const {

@@ -41,6 +41,7 @@ struct MadeHeads;
 /// row r of a key/value head is query r / group of its head r % group.
 struct Problem {
   Problem(const Region &region, const KernelContext &context);
+  Problem(const Region &, const KernelContext &&) = delete; ///< it refers to the context
 
   const Region &region;
   const KernelContext &context;
@@ -85,7 +86,7 @@ struct Problem {
 std::optional<std::string> refusal(const Region &region, const KernelContext &context);
 
 /// By the number of queries and of pairs, where only a run knows them.
-std::vector<SizeRange> ranges(const Problem &problem);
+std::vector<Predicate> predicates(const Problem &problem);
 /// For at most so many queries, whose rows are few.
 int64_t decodeQueries(const Problem &problem);
 /// For so many of them a kernel of its own has one tile of rows, where that of them all has two; 0: there is

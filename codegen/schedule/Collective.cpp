@@ -105,7 +105,7 @@ std::variant<Rows, std::string> rowsOf(const Region &region, KernelContext conte
   }
   if (!rows.layout.inRegisters)
     return std::string("rows that do not fit in registers");
-  const int64_t least = context.range ? context.range->least : rows.graph.rows.constant().value_or(1);
+  const int64_t least = context.range() ? context.range()->least : rows.graph.rows.constant().value_or(1);
   const std::vector<Spread> all =
       spreads(algorithm, ranks, vectors, gathersRows(rows.graph, rows.layout, ranks, context));
   for (const Spread &one : all)

@@ -128,7 +128,7 @@ private:
     };
     auto add = [&](ArrayRef<SizeRange> range, int64_t leastRows) {
       KernelContext within = context;
-      within.range = range.empty() ? nullptr : &range.front();
+      within.when = range;
       if (isOneKernel(sum, within)) {
         all.push_back(alternativesFor(range, region, whole).front());
         return;

@@ -149,9 +149,9 @@ std::variant<Problem, std::string> analyseExperts(const Region &region, const Ke
     return problem; // for any number of rows
   if (std::optional<int64_t> rows = problem.m.constant()) {
     problem.leastRows = problem.mostRows = *rows;
-  } else if (context.range && context.range->size == problem.m) {
-    problem.leastRows = context.range->least;
-    problem.mostRows = context.range->most;
+  } else if (const SizeRange *range = context.rangeOf(problem.m)) {
+    problem.leastRows = range->least;
+    problem.mostRows = range->most;
   }
   return problem;
 }

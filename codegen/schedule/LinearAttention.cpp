@@ -26,8 +26,8 @@ Problem::Problem(const Region &region, const KernelContext &context)
     decayWidth = context.shape(op.getDecay())[3].value();
   if (tokens.isStatic())
     leastTokens = mostTokens = tokens.value();
-  else if (context.range)
-    leastTokens = context.range->least - 1, mostTokens = std::max(context.range->most - 1, leastTokens);
+  else if (const SizeRange *range = context.range())
+    leastTokens = range->least - 1, mostTokens = std::max(range->most - 1, leastTokens);
 }
 
 unsigned Problem::inputOf(Value operand) const {
@@ -137,7 +137,7 @@ static std::vector<PlannedAlternative> alternatives(const Region &region, const 
   std::vector<PlannedAlternative> all;
   auto add = [&](ArrayRef<SizeRange> range) {
     KernelContext within = context;
-    within.range = range.empty() ? nullptr : &range.front();
+    within.when = range;
     all.push_back(alternativesFor(range, region, emit).front());
     if (!isPrepared(Problem(region, within)))
       return;

@@ -68,7 +68,7 @@ private:
     std::optional<std::pair<PlannedKernel, Region>> split;
     for (const SizeRange &range : ranges(region, context)) {
       KernelContext within = context;
-      within.range = &range;
+      within.when = range;
       auto analysed = matmul::analyse(region, within);
       const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
       if (!split && !problem.prologue.empty() && problem.mostRows > matmul::prologueRows(problem)) {

@@ -122,7 +122,7 @@ private:
     if (parts.rows)
       one->inputs.push_back(View::contiguous(parts.rows, context.shape(parts.rows)));
     one->context.inputs = one->ofProducts.inputs = one->inputs;
-    one->context.range = one->ofProducts.range = nullptr;
+    one->context.when = one->ofProducts.when = {};
     one->ofProducts.outputs = {};
     auto analysed = matmul::analyse(parts.products, one->ofProducts);
     if (auto *reason = std::get_if<std::string>(&analysed))

@@ -124,9 +124,9 @@ std::variant<Problem, std::string> analyse(const Region &region, const KernelCon
     problem.leastRows = rowsOfAnyBatch;
   } else if (std::optional<int64_t> rows = problem.m.constant()) {
     problem.leastRows = problem.mostRows = *rows;
-  } else if (context.range && context.range->size == problem.m) {
-    problem.leastRows = context.range->least;
-    problem.mostRows = context.range->most;
+  } else if (const SizeRange *range = context.rangeOf(problem.m)) {
+    problem.leastRows = range->least;
+    problem.mostRows = range->most;
   }
   if (auto reason = refusesPrologue(region, context, problem))
     return *reason;

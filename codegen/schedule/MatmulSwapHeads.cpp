@@ -87,7 +87,7 @@ std::optional<std::string> build(TileHeads &made, unsigned firstMade, ArrayRef<V
   own.inputs = made.inputs;
   own.outputs = made.outputs;
   own.independent = {};
-  own.range = nullptr;
+  own.when = {};
   auto parts = row::partsOf(made.region, own);
   if (auto *reason = std::get_if<std::string>(&parts))
     return *reason;

@@ -31,12 +31,12 @@ public:
 
   std::vector<PlannedAlternative> alternatives(const KernelContext &context) {
     std::vector<PlannedAlternative> few;
-    const attention::Problem problem(parts.attention, after.contextIn(context));
-    const std::vector<SizeRange> ranges = attention::ranges(problem);
+    const KernelContext anywhere = after.contextIn(context);
+    const attention::Problem problem(parts.attention, anywhere);
     const KernelEmitter emitter = [this](const KernelContext &its) { return emit(its); };
-    for (PlannedAlternative &one : alternativesFor(ranges, region, emitter)) {
-      KernelContext own = after.contextIn(context);
-      own.range = one.when.empty() ? nullptr : &one.when.front();
+    for (PlannedAlternative &one : alternativesWhere(attention::predicates(problem), region, emitter)) {
+      KernelContext own = anywhere;
+      own.when = one.when;
       const attention::Problem within(parts.attention, own);
       if (within.mostQueries <= attention::decodeQueries(within))
         few.push_back(std::move(one));
@@ -57,7 +57,8 @@ public:
 
   /// The region as one kernel.
   KernelDraft emit(const KernelContext &context) const {
-    const attention::Problem plain(parts.attention, after.contextIn(context));
+    const KernelContext apart = after.contextIn(context);
+    const attention::Problem plain(parts.attention, apart);
     auto made = attention::madeHeads(parts, region, context,
                                      parts.isExtended && attention::keepsNewRows(plain)
                                          ? plain.storedKeys.tensor
@@ -80,7 +81,8 @@ private:
       return reason;
     if (auto reason = after.make(parts.attention, region, attentionSchedule(), context))
       return reason;
-    const attention::Problem problem(parts.attention, after.contextIn(context));
+    const KernelContext apart = after.contextIn(context);
+    const attention::Problem problem(parts.attention, apart);
     const int64_t most = attention::decodeQueries(problem);
     if (problem.table)
       return std::string("one kernel is for caches of each entry, not for pages");

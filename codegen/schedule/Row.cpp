@@ -180,7 +180,7 @@ private:
     auto built = partsOf(region, context);
     Parts &parts = std::get<Parts>(built);
     const Interleaving interleaving = interleavingOf(parts);
-    prefetchRows(parts, interleaving, context.range);
+    prefetchRows(parts, interleaving, context.range());
     body::KernelSource source(region, context.inputs);
     body::Code code;
     Dim blocks = parts[0].blocks();

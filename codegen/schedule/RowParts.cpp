@@ -62,7 +62,7 @@ std::variant<Part, std::string> partOf(const Region &region, const KernelContext
   auto graph = buildGraph(region, context);
   if (auto *reason = std::get_if<std::string>(&graph))
     return std::move(*reason);
-  auto layout = chooseLayout(std::get<Graph>(graph), context.range);
+  auto layout = chooseLayout(std::get<Graph>(graph), context.range());
   if (auto *reason = std::get_if<std::string>(&layout))
     return std::move(*reason);
   return Part(std::move(std::get<Graph>(graph)), std::get<Layout>(layout));

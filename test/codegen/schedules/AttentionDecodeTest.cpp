@@ -42,8 +42,8 @@ TEST(AttentionDecode, SharedMemoryOfEachArchitecture) {
     KernelContext context = parsed.kernelContext(arch);
     auto plan = attentionSchedule().plan(parsed.region, context);
     ASSERT_TRUE(plan) << plan.error().message;
-    const std::vector<SizeRange> ranges = rangesOf(*plan, parsed.region);
-    context.range = &ranges.front();
+    const std::vector<Predicate> predicates = predicatesOf(*plan, parsed.region);
+    context.when = predicates.front();
     const KernelDraft draft = plan->emit(context);
     EXPECT_LE(draft.kernel.dynamicSharedBytes, (kib - 26) * 1024) << arch;
   }

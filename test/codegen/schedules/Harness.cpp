@@ -206,12 +206,12 @@ std::string refusal(const Schedule &schedule, const std::string &text) {
   return plan ? "" : plan.error().message;
 }
 
-std::vector<SizeRange> rangesOf(const SchedulePlan &plan, const Region &region) {
-  std::vector<SizeRange> ranges;
+std::vector<Predicate> predicatesOf(const SchedulePlan &plan, const Region &region) {
+  std::vector<Predicate> predicates;
   for (const PlannedAlternative &alternative : plan.alternatives(region))
     if (!alternative.when.empty())
-      ranges.push_back(alternative.when.front());
-  return ranges;
+      predicates.push_back(alternative.when);
+  return predicates;
 }
 
 std::string check(const Schedule &schedule, const ScheduleCase &test) {
@@ -225,18 +225,20 @@ std::string check(const Schedule &schedule, const ScheduleCase &test) {
       TargetInfo::ofDevice(static_cast<int>(test.arch / 10), static_cast<int>(test.arch % 10));
   target.l2Bytes = test.l2Bytes.value_or(target.l2Bytes);
   target.multiprocessors = test.multiprocessors.value_or(target.multiprocessors);
-  KernelContext kernelContext{*parsed.shapes, parsed.inputs, target, nullptr, parsed.outputs};
+  KernelContext kernelContext{*parsed.shapes, parsed.inputs, target, {}, parsed.outputs};
   auto plan = schedule.plan(parsed.region, kernelContext);
   if (!plan) {
     ADD_FAILURE() << "refused: " << plan.error().message;
     return "";
   }
-  const std::vector<SizeRange> ranges = rangesOf(*plan, parsed.region);
-  for (const SizeRange &range : ranges)
-    if (range.holds(*range.size.evaluate(test.symbols)))
-      kernelContext.range = &range;
-  if (!ranges.empty() && !kernelContext.range) {
-    EXPECT_EQ(*ranges.front().size.evaluate(test.symbols), 0) << "no range holds";
+  const std::vector<Predicate> predicates = predicatesOf(*plan, parsed.region);
+  auto valueOf = [&](const SizeRange &range) { return *range.size.evaluate(test.symbols); };
+  for (const Predicate &when : predicates)
+    if (llvm::all_of(when, [&](const SizeRange &range) { return range.holds(valueOf(range)); }))
+      kernelContext.when = when;
+  if (!predicates.empty() && kernelContext.when.empty()) {
+    EXPECT_TRUE(llvm::any_of(predicates.front(), [&](const SizeRange &range) { return valueOf(range) == 0; }))
+        << "no predicate holds";
     for (Value output : parsed.region.outputs)
       EXPECT_EQ(*product((*parsed.shapes)[output]).evaluate(test.symbols), 0) << "nothing is launched";
     return "";

@@ -35,8 +35,8 @@ std::string check(const Schedule &schedule, const ScheduleCase &test);
 /// The reason why the schedule does not take it; empty if it does.
 std::string refusal(const Schedule &schedule, const std::string &text);
 
-/// The ranges of a size that the plan has kernels for; none if one kernel is for all.
-std::vector<SizeRange> rangesOf(const SchedulePlan &plan, const Region &region);
+/// The sizes that the plan has kernels for; none if one kernel is for all.
+std::vector<Predicate> predicatesOf(const SchedulePlan &plan, const Region &region);
 
 /// Sets element `index` of a tensor of any type.
 void set(Tensor &tensor, int64_t index, double value);

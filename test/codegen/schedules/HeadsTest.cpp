@@ -181,12 +181,12 @@ TEST(Heads, ManyRowsArePrefetched) {
   KernelContext context = parsed.kernelContext(90);
   auto plan = rowSchedule().plan(parsed.region, context);
   ASSERT_TRUE(plan) << plan.error().message;
-  const std::vector<SizeRange> ranges = rangesOf(*plan, parsed.region);
-  ASSERT_EQ(ranges.size(), 2u);
-  EXPECT_EQ(ranges[0].most + 1, ranges[1].least);
+  const std::vector<Predicate> predicates = predicatesOf(*plan, parsed.region);
+  ASSERT_EQ(predicates.size(), 2u);
+  EXPECT_EQ(predicates[0].front().most + 1, predicates[1].front().least);
   std::vector<std::string> sources;
-  for (const SizeRange &range : ranges) {
-    context.range = &range;
+  for (const Predicate &when : predicates) {
+    context.when = when;
     const KernelDraft draft = plan->emit(context);
     checkSpills(draft.kernel, Targets::One);
     sources.push_back(draft.kernel.source);

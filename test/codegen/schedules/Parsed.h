@@ -48,7 +48,7 @@ struct Parsed {
         outputs.push_back((*views)[result]);
   }
   KernelContext kernelContext(uint32_t arch) const {
-    return {*shapes, inputs, targetOf(arch), nullptr, outputs};
+    return {*shapes, inputs, targetOf(arch), {}, outputs};
   }
   /// 90: sm_90a.
   static const TargetInfo &targetOf(uint32_t number) {
