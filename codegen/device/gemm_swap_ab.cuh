@@ -198,7 +198,7 @@ struct SwapSums {
   /// `operands`: what was read ahead, a SwapOperands.
   template <class Shape, class Scales, class Epilogue, class Operands>
   DEVICE void store(const Shape &shape, const BlockPlace &place, int rank, Total *staged,
-                    const Scales &scales, const Epilogue &epilogue, const Operands &operands) {
+                    const Scales &scales, const Epilogue &epilogue, Operands &operands) {
     const i64 m = shape.m(), n = shape.n(place.matmul);
     hand_out(rank, staged, [&](int number, i64 row, int column, const Neighbours(&sums)[Block::sums]) {
       if (row < m && place.column + column < n)

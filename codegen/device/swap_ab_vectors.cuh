@@ -31,15 +31,45 @@ DEVICE auto scales_after_steps(const Scales &scales) {
     return scales;
 }
 
-/// What the epilogue reads for a thread's vectors, and the scales of their sums. Of matmuls side by side, or
-/// of many vectors, it is read when it is needed.
+/// What the epilogues of matmul `Index` and of those after it read for so many vectors. A block has one of
+/// those side by side.
+template <class Config, class Epilogue, int Vectors, int Index = 0, bool Exists = (Index < Config::matmuls)>
+struct EpilogueOperands {
+  decltype(static_cast<const Epilogue *>(nullptr)->operands(Matmul<Index>(), 0, 0)) of[Vectors];
+  EpilogueOperands<Config, Epilogue, Vectors, Index + 1, side_by_side<Config> && Index + 1 < Config::matmuls>
+      others;
+
+  DEVICE void read(int number, const Epilogue &epilogue, const BlockPlace &place, i64 row, i64 column) {
+    if (!side_by_side<Config> || place.matmul == Index)
+      of[number] = epilogue.operands(Matmul<Index>(), row, column);
+    others.read(number, epilogue, place, row, column);
+  }
+  template <class Shape, class Sums>
+  DEVICE void finish(int number, const Epilogue &epilogue, const Shape &shape, const BlockPlace &place,
+                     i64 row, i64 column, const Sums &sums) const {
+    if (!side_by_side<Config> || place.matmul == Index)
+      epilogue(Matmul<Index>(), row, column, of[number], sums,
+               StoreAt<Config::vector>{row * shape.n(Index) + column});
+    others.finish(number, epilogue, shape, place, row, column, sums);
+  }
+};
+template <class Config, class Epilogue, int Vectors, int Index>
+struct EpilogueOperands<Config, Epilogue, Vectors, Index, false> {
+  DEVICE void read(int, const Epilogue &, const BlockPlace &, i64, i64) {}
+  template <class Shape, class Sums>
+  DEVICE void finish(int, const Epilogue &, const Shape &, const BlockPlace &, i64, i64,
+                     const Sums &) const {}
+};
+
+/// What the epilogue reads for a thread's vectors, and the scales of their sums. Of many vectors it is read
+/// when it is needed.
 template <class Config, class Scales, class Epilogue, bool MakesHeads = makes_heads<Epilogue>>
 struct SwapOperands {
   using Block = SwapAB<Config>;
   static constexpr int vectors = Block::vectors, width = Config::vector, sums = Block::sums;
-  static constexpr bool reads_ahead = !side_by_side<Config> && vectors <= 4;
+  static constexpr bool reads_ahead = vectors * (side_by_side<Config> ? Config::matmuls : 1) <= 4;
   static constexpr bool scales_ahead = vectors * sums * width <= 16;
-  decltype(static_cast<const Epilogue *>(nullptr)->operands(Matmul<0>(), 0, 0)) of[reads_ahead ? vectors : 1];
+  EpilogueOperands<Config, Epilogue, reads_ahead ? vectors : 1> operands;
   ScalesOf<Scales, width> factors[scales_ahead ? vectors : 1][sums];
 
   template <class Shape>
@@ -51,7 +81,7 @@ struct SwapOperands {
       if (row >= m || column >= n)
         return;
       if constexpr (reads_ahead)
-        of[number] = epilogue.operands(Matmul<0>(), row, column);
+        operands.read(number, epilogue, place, row, column);
       if constexpr (scales_ahead)
         read_scales(factors[number], scales, place, row, column);
     };
@@ -64,7 +94,7 @@ struct SwapOperands {
   /// The epilogue of vector `number`.
   template <class Shape, class Total>
   DEVICE void finish(int number, const Shape &shape, const Scales &scales, const Epilogue &epilogue,
-                     const BlockPlace &place, i64 row, i64 column, const Vec<Total, width> (&exact)[sums]) const {
+                     const BlockPlace &place, i64 row, i64 column, const Vec<Total, width> (&exact)[sums]) {
     ScalesOf<Scales, width> late[sums];
     if constexpr (!scales_ahead)
       read_scales(late, scales, place, row, column);
@@ -74,10 +104,9 @@ struct SwapOperands {
 #pragma unroll
       for (int v = 0; v < width; ++v)
         results[s][v] = (scales_ahead ? factors[number] : late)[s].scaled(v, exact[s][v]);
-    if constexpr (reads_ahead)
-      epilogue(Matmul<0>(), row, column, of[number], results, StoreAt<width>{row * shape.n(0) + column});
-    else
-      finish_matmul(shape, epilogue, place, row, column, results);
+    if constexpr (!reads_ahead)
+      operands.read(0, epilogue, place, row, column);
+    operands.finish(reads_ahead ? number : 0, epilogue, shape, place, row, column, results);
   }
 
 private:
@@ -86,15 +115,6 @@ private:
 #pragma unroll
     for (int s = 0; s < sums; ++s)
       to[s].read(scales, place.matmul + s, row, column);
-  }
-  template <int Index = 0, class Shape, class Vectors>
-  static DEVICE void finish_matmul(const Shape &shape, const Epilogue &epilogue, const BlockPlace &place,
-                                   i64 row, i64 column, const Vectors &results) {
-    if (!side_by_side<Config> || place.matmul == Index)
-      epilogue(Matmul<Index>(), row, column, epilogue.operands(Matmul<Index>(), row, column), results,
-               StoreAt<width>{row * shape.n(Index) + column});
-    if constexpr (side_by_side<Config> && Index + 1 < Config::matmuls)
-      finish_matmul<Index + 1>(shape, epilogue, place, row, column, results);
   }
 };
 /// Heads are made of the block's tile, not of a thread's vectors.
