@@ -258,6 +258,34 @@ func.func @main(%x: tensor<?x1536xf16> {nn.dims = ["rows", 1536]}, %w: tensor<15
   }
 }
 
+/// Of attention they are chosen by the number of queries and of sequences.
+TEST(VerifyFusions, TheKernelOfEveryPredicateIsChecked) {
+  auto context = makeContext();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
+func.func @main(%q: tensor<?x4x?x16xbf16> {nn.dims = ["batch", 4, "new", 16]}, %k: tensor<?x2x?x16xbf16> {nn.dims = ["batch", 2, "keys", 16]},
+                %v: tensor<?x2x?x16xbf16> {nn.dims = ["batch", 2, "keys", 16]}) -> tensor<?x4x?x16xbf16> {
+  %0 = nn.attention %q, %k, %v {scale = 0.25 : f32} : (tensor<?x4x?x16xbf16>, tensor<?x2x?x16xbf16>, tensor<?x2x?x16xbf16>) -> tensor<?x4x?x16xbf16>
+  return %0 : tensor<?x4x?x16xbf16>
+})",
+                                                        context.get());
+  ASSERT_TRUE(module);
+  auto function = *module->getOps<mlir::func::FuncOp>().begin();
+  size_t count = 0, ofTwoSizes = 0;
+  auto seen = [&](ProgramPlan &plan) {
+    const std::vector<Alternative> &alternatives = plan.steps.at(0).alternatives;
+    count = alternatives.size();
+    ofTwoSizes = static_cast<size_t>(
+        llvm::count_if(alternatives, [](const Alternative &one) { return one.when.size() == 2; }));
+  };
+  Status right = verifyKernels(function, PlanOptions{"sm_90a"}, seen);
+  EXPECT_TRUE(bool(right)) << right.error().message;
+  EXPECT_GE(ofTwoSizes, 5u);
+  for (size_t i = 0; i < count; ++i) {
+    auto idle = [&](ProgramPlan &plan) { plan.steps.at(0).alternatives[i].launches.at(0).gridX = 0; };
+    EXPECT_FALSE(bool(verifyKernels(function, PlanOptions{"sm_90a"}, idle))) << "alternative " << i;
+  }
+}
+
 /// Random elements are seldom alike, but nearly: another place is right if its element is as large.
 TEST(VerifyFusions, PlacesOfElementsThatAreNearlyAsLarge) {
   auto context = makeContext();
