@@ -4,9 +4,9 @@
 #include "api/Isolate.h"
 #include "api/KernelSides.h"
 #include "api/NearPlaces.h"
+#include "api/PlanTrials.h"
 #include "api/Trial.h"
 #include "codegen/BuildPlan.h"
-#include "codegen/plan/Print.h"
 #include "codegen/Views.h"
 #include "ir/base/Progress.h"
 #include "ir/dialect/Loop.h"
@@ -152,22 +152,6 @@ std::string nameOf(ArrayRef<Operation *> ops) {
   return ops.size() == 1 ? nameOf(ops.front()) : nameOf(ops.back()) + ", fed by " + nameOf(ops.front());
 }
 
-/// Products beyond this, or operands, would keep the reference and the emulation busy for minutes.
-constexpr double mostFlops = 1.5e10, mostElements = 1 << 23;
-
-double elementsOf(llvm::ArrayRef<PortShape> ports, const TrialSizes &sizes) {
-  const SymbolValues symbols = trialSymbols(ports, sizes);
-  double sum = 0;
-  for (const PortShape &port : ports) {
-    double elements = 1;
-    for (const Dim &dim : port.shape)
-      if (auto size = dim.evaluate(symbols))
-        elements *= static_cast<double>(std::max<int64_t>(*size, 0));
-    sum += elements;
-  }
-  return sum;
-}
-
 class KernelCheck {
 public:
   KernelCheck(ArrayRef<Operation *> ops, const nn::SymbolicShapes &shapes)
@@ -217,18 +201,20 @@ private:
     if (!sides)
       return sides.error();
     if (double elements = elementsOf(sides->ports(), unequalSizes);
-        (!isGroup || isPair) && elements > mostElements) {
+        (!isGroup || isPair) && elements > mostTrialElements) {
       skipped.push_back(fmt::format("{}: inputs of {:.0f} million elements", what, elements * 1e-6));
       return {};
     }
-    std::vector<TrialSizes> chosen = rangeSizes(*plan, sides->ports(), usual, skipped);
-    if (chosen.empty())
+    const PlanTrials trials = planTrials(*plan, sides->ports(), usual);
+    for (const std::string &kernel : trials.skipped)
+      skipped.push_back(what + kernel);
+    if (trials.sizes.empty())
       return {};
     if (edit)
       edit(*plan);
     if (Status status = sides->load(std::move(*plan)); !status)
       return Error{status.error().kind, what + ": " + status.error().message};
-    for (const TrialSizes &sizes : chosen)
+    for (const TrialSizes &sizes : trials.sizes)
       if (Status status = compareAt(near, sizes, *sides, random, skipped); !status)
         return status;
     return {};
@@ -240,84 +226,6 @@ private:
                           [](const Alternative &alternative) { return alternative.linked.has_value(); });
     });
   }
-
-  /// Sizes that together reach the kernel of every range, the usual ones first.
-  std::vector<TrialSizes> rangeSizes(const ProgramPlan &plan, llvm::ArrayRef<PortShape> ports, bool usual,
-                                     std::vector<std::string> &skipped) const {
-    std::vector<TrialSizes> chosen;
-    if (usual)
-      chosen.push_back(unequalSizes);
-    for (const Step &step : plan.steps)
-      for (const Alternative &alternative : step.alternatives)
-        if (!alternative.when.empty())
-          addSizesFor(alternative, ports, usual, chosen, skipped);
-    return chosen;
-  }
-
-  void addSizesFor(const Alternative &alternative, llvm::ArrayRef<PortShape> ports, bool usual,
-                   std::vector<TrialSizes> &chosen, std::vector<std::string> &skipped) const {
-    auto reaches = [&](const TrialSizes &sizes) {
-      return llvm::all_of(alternative.when, [&](const SizeRange &range) {
-        auto value = range.size.evaluate(trialSymbols(ports, sizes));
-        return value && range.holds(*value);
-      });
-    };
-    auto areMany = [](const SizeRange &range) { return range.least >= manyRows; };
-    if (llvm::any_of(chosen, reaches) || (!usual && llvm::none_of(alternative.when, areMany)))
-      return;
-    const std::optional<TrialSizes> sizes = sizesFor(alternative.when, reaches);
-    if (!sizes) {
-      skipped.push_back(fmt::format("{}{}: no sizes were found", what, conditionText(alternative)));
-      return;
-    }
-    double flops = 0;
-    for (const KernelLaunch &launch : alternative.launches)
-      if (auto count = launch.flops.evaluate(trialSymbols(ports, *sizes)))
-        flops += static_cast<double>(*count);
-    const double elements = elementsOf(ports, *sizes);
-    if (flops > mostFlops)
-      skipped.push_back(fmt::format("{}{}, which would take {:.0f} GFLOP", what, conditionText(alternative),
-                                    flops * 1e-9));
-    else if (elements > mostElements)
-      skipped.push_back(fmt::format("{}{}, which would take {:.0f} million elements", what,
-                                    conditionText(alternative), elements * 1e-6));
-    else
-      chosen.push_back(*sizes);
-  }
-
-  static std::optional<TrialSizes> sizesFor(const Predicate &when,
-                                            llvm::function_ref<bool(const TrialSizes &)> reaches) {
-    for (const SizeRange &range : when)
-      if (auto sizes = sizesWithin(range, reaches))
-        return sizes;
-    if (when.size() < 2) // one number reaches it, if any does
-      return std::nullopt;
-    for (int64_t few = 1; few <= manyRows / 4; ++few)
-      for (int64_t many = 1; many <= 4 * manyRows; ++many)
-        for (const TrialSizes &sizes : {TrialSizes{few, many}, TrialSizes{many, few}})
-          if (reaches(sizes))
-            return sizes;
-    return std::nullopt;
-  }
-
-  static std::optional<TrialSizes> sizesWithin(const SizeRange &range,
-                                               llvm::function_ref<bool(const TrialSizes &)> reaches) {
-    auto among = [&](int64_t least, int64_t most) -> std::optional<TrialSizes> {
-      for (int64_t rows = least; rows <= most; ++rows)
-        for (const TrialSizes &sizes : {TrialSizes{1, rows}, TrialSizes{rows, 1}, TrialSizes{rows, rows}})
-          if (reaches(sizes))
-            return sizes;
-      return std::nullopt;
-    };
-    // Past a tile's edge, where rows are many. What is not counted in rows may be reached by few.
-    const int64_t first = range.least < manyRows ? range.least : std::min(range.most, range.least + 5);
-    if (first < mostRows)
-      if (auto sizes = among(first, std::min(range.most, first + manyRows)))
-        return sizes;
-    return among(1, 4 * manyRows);
-  }
-
-  static constexpr int64_t manyRows = 64, mostRows = int64_t(1) << 32;
 
   Status compareAt(const NearPlaces &near, const TrialSizes &sizes, KernelSides &sides, std::mt19937 &random,
                    std::vector<std::string> &skipped) {
