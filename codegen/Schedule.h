@@ -31,7 +31,7 @@ struct KernelContext {
   /// Per region input: how its elements lie in its buffer.
   llvm::ArrayRef<View> inputs;
   const TargetInfo &target = TargetInfo::standard(); ///< what the kernel will run on
-  llvm::ArrayRef<SizeRange> when = {}; ///< the kernel is launched only where all of these hold
+  llvm::ArrayRef<SizeRange> when = {};               ///< the kernel is launched only where all of these hold
   /// Per region output the same; empty: all are contiguous.
   llvm::ArrayRef<View> outputs = {};
   /// Per region input: whether no launch writes it that may still run when the kernel starts: the one just

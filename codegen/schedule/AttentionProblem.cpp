@@ -102,8 +102,8 @@ std::vector<Predicate> predicates(const Problem &problem) {
   if (problem.leastQueries > few)
     return {};
   const Dim pairs = problem.batch * problem.kvHeads;
-  const bool byPairs = !pairs.constant() && !problem.context.batchInvariant &&
-                       problem.context.target.has(Feature::Clusters);
+  const bool byPairs =
+      !pairs.constant() && !problem.context.batchInvariant && problem.context.target.has(Feature::Clusters);
   std::vector<Predicate> all;
   auto addFew = [&](const Predicate &when) {
     int64_t next = 1;

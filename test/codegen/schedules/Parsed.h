@@ -47,9 +47,7 @@ struct Parsed {
       for (mlir::Value result : target->getResults())
         outputs.push_back((*views)[result]);
   }
-  KernelContext kernelContext(uint32_t arch) const {
-    return {*shapes, inputs, targetOf(arch), {}, outputs};
-  }
+  KernelContext kernelContext(uint32_t arch) const { return {*shapes, inputs, targetOf(arch), {}, outputs}; }
   /// 90: sm_90a.
   static const TargetInfo &targetOf(uint32_t number) {
     static std::map<uint32_t, TargetInfo> known;
