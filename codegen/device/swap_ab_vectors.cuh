@@ -5,20 +5,32 @@
 #include "scaled_sums.cuh"
 #include "swap_ab_parts.cuh"
 
+/// Where a thread has so few that what is read for all of them stays in registers.
+template <class Config>
+constexpr bool few_vectors = SwapAB<Config>::vectors <= 4;
+
 /// Visits those of a tile, and of as many groups of 8 rows as lie in shared memory at once, from the block's
-/// own group `part` on: the number among all of the thread's, row and column there, row of C, column of the
-/// block.
+/// own group `part` on: of few the number among all of the thread's, row and column there, row of C, column
+/// of the block.
 template <class Config, class Visit>
 DEVICE void for_vectors(int tile, int part, int rank, const Visit &visit) {
   using Block = SwapAB<Config>;
   constexpr int count = Block::staged_vectors, turns = (count + 31) / 32, per_row = 16 / Config::vector;
-  const int warp = (int)thread_x() / 32;
+  const int warp = (int)thread_x() / 32, lane = (int)lane_id();
+  auto visit_one = [&](int number, int i) {
+    const int r = i / per_row, c = i % per_row * Config::vector;
+    visit(number, r, c, ((part + r / 8) * Block::split + rank) * 8 + r % 8, 64 * tile + 16 * warp + c);
+  };
+  if constexpr (few_vectors<Config>) {
 #pragma unroll
-  for (int turn = 0; turn < turns; ++turn) {
-    const int i = 32 * turn + (int)lane_id(), r = i / per_row, c = i % per_row * Config::vector;
-    if (count % 32 == 0 || i < count)
-      visit(tile * (Block::vectors / Config::tiles) + part / Block::staged_groups * turns + turn, r, c,
-            ((part + r / 8) * Block::split + rank) * 8 + r % 8, 64 * tile + 16 * warp + c);
+    for (int turn = 0; turn < turns; ++turn)
+      if (count % 32 == 0 || 32 * turn + lane < count)
+        visit_one(tile * (Block::vectors / Config::tiles) + part / Block::staged_groups * turns + turn,
+                  32 * turn + lane);
+  } else { // places that the compiler does not know one by one take fewer registers
+#pragma unroll
+    for (int i = lane; i < count; i += 32)
+      visit_one(0, i);
   }
 }
 
@@ -67,8 +79,9 @@ template <class Config, class Scales, class Epilogue, bool MakesHeads = makes_he
 struct SwapOperands {
   using Block = SwapAB<Config>;
   static constexpr int vectors = Block::vectors, width = Config::vector, sums = Block::sums;
-  static constexpr bool reads_ahead = vectors * (side_by_side<Config> ? Config::matmuls : 1) <= 4;
-  static constexpr bool scales_ahead = vectors * sums * width <= 16;
+  static constexpr bool few = few_vectors<Config>;
+  static constexpr bool reads_ahead = few && vectors * (side_by_side<Config> ? Config::matmuls : 1) <= 4;
+  static constexpr bool scales_ahead = few && vectors * sums * width <= 16;
   EpilogueOperands<Config, Epilogue, reads_ahead ? vectors : 1> operands;
   ScalesOf<Scales, width> factors[scales_ahead ? vectors : 1][sums];
 
@@ -85,11 +98,12 @@ struct SwapOperands {
       if constexpr (scales_ahead)
         read_scales(factors[number], scales, place, row, column);
     };
+    if constexpr (reads_ahead || scales_ahead)
 #pragma unroll
-    for (int tile = 0; tile < Config::tiles; ++tile)
+      for (int tile = 0; tile < Config::tiles; ++tile)
 #pragma unroll
-      for (int part = 0; part < Block::own_groups; part += Block::staged_groups)
-        for_vectors<Config>(tile, part, rank, take);
+        for (int part = 0; part < Block::own_groups; part += Block::staged_groups)
+          for_vectors<Config>(tile, part, rank, take);
   }
   /// The epilogue of vector `number`.
   template <class Shape, class Total>
