@@ -10,27 +10,20 @@ template <class Config>
 constexpr bool few_vectors = SwapAB<Config>::vectors <= 4;
 
 /// Visits those of a tile, and of as many groups of 8 rows as lie in shared memory at once, from the block's
-/// own group `part` on: of few the number among all of the thread's, row and column there, row of C, column
-/// of the block.
+/// own group `part` on: the number among all of the thread's, row and column there, row of C, column of the
+/// block.
 template <class Config, class Visit>
 DEVICE void for_vectors(int tile, int part, int rank, const Visit &visit) {
   using Block = SwapAB<Config>;
   constexpr int count = Block::staged_vectors, turns = (count + 31) / 32, per_row = 16 / Config::vector;
-  const int warp = (int)thread_x() / 32, lane = (int)lane_id();
-  auto visit_one = [&](int number, int i) {
-    const int r = i / per_row, c = i % per_row * Config::vector;
-    visit(number, r, c, ((part + r / 8) * Block::split + rank) * 8 + r % 8, 64 * tile + 16 * warp + c);
-  };
-  if constexpr (few_vectors<Config>) {
-#pragma unroll
-    for (int turn = 0; turn < turns; ++turn)
-      if (count % 32 == 0 || 32 * turn + lane < count)
-        visit_one(tile * (Block::vectors / Config::tiles) + part / Block::staged_groups * turns + turn,
-                  32 * turn + lane);
-  } else { // places that the compiler does not know one by one take fewer registers
-#pragma unroll
-    for (int i = lane; i < count; i += 32)
-      visit_one(0, i);
+  constexpr int unrolled = few_vectors<Config> ? turns : 1; // all places at once take registers
+  const int warp = (int)thread_x() / 32;
+#pragma unroll unrolled
+  for (int turn = 0; turn < turns; ++turn) {
+    const int i = 32 * turn + (int)lane_id(), r = i / per_row, c = i % per_row * Config::vector;
+    if (count % 32 == 0 || i < count)
+      visit(tile * (Block::vectors / Config::tiles) + part / Block::staged_groups * turns + turn, r, c,
+            ((part + r / 8) * Block::split + rank) * 8 + r % 8, 64 * tile + 16 * warp + c);
   }
 }
 
