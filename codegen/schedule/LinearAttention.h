@@ -11,6 +11,7 @@ constexpr int64_t largestHead = 256;
 
 struct Problem {
   Problem(const Region &region, const KernelContext &context);
+  Problem(const Region &, const KernelContext &&) = delete; ///< it refers to the context
 
   const Region &region;
   const KernelContext &context;
