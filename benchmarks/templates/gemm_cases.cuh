@@ -4,14 +4,6 @@
 #include "gemm.cuh"
 #include "runner.cuh"
 
-struct PlainEpilogue {
-  bf16 *c;
-  template <class T, int N, class Store>
-  DEVICE void operator()(Matmul<0>, i64, i64, const Vec<T, N> (&sums)[1], const Store &store) const {
-    store(c, vec_from_f32<bf16, N>(sums[0]));
-  }
-};
-
 struct OneMatmul {
   static constexpr int matmuls = 1;
   static constexpr bool combined = false, batched = false;

@@ -13,7 +13,7 @@ template <int TileM, int TileN> struct Config : OneMatmul {
 #define GEMM_MMA(name, rows, tile_m, tile_n)                                                                 \
   KERNEL(128) name(const bf16 *a, const bf16 *b, bf16 *c) {                                                  \
     gemm_mma<Config<tile_m, tile_n>>(Sizes{rows, n, k}, Matrix<bf16, true>{a, k}, Matrix<bf16, true>{b, k},  \
-                                     PlainEpilogue{c});                                                      \
+                                     StoreRounded<bf16>{c});                                                      \
   }
 GEMM_MMA(gemm_mma_128, 128, 64, 64)
 GEMM_MMA(gemm_mma_1024, 1024, 128, 128)

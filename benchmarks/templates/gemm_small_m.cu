@@ -11,13 +11,13 @@ template <int RowTiles, int Tiles, int WarpsN, int KSplit, int Stages> struct Co
 };
 
 KERNEL(128) gemm_small_m_1(const bf16 *a, const bf16 *b, bf16 *c) {
-  gemm_small_m<Config<1, 2, 1, 4, 2>>(Sizes{1, n, k}, Matrix<bf16, true>{a, k}, Matrix<bf16, true>{b, k}, PlainEpilogue{c});
+  gemm_small_m<Config<1, 2, 1, 4, 2>>(Sizes{1, n, k}, Matrix<bf16, true>{a, k}, Matrix<bf16, true>{b, k}, StoreRounded<bf16>{c});
 }
 KERNEL(128) gemm_small_m_16(const bf16 *a, const bf16 *b, bf16 *c) {
-  gemm_small_m<Config<2, 2, 1, 4, 2>>(Sizes{16, n, k}, Matrix<bf16, true>{a, k}, Matrix<bf16, true>{b, k}, PlainEpilogue{c});
+  gemm_small_m<Config<2, 2, 1, 4, 2>>(Sizes{16, n, k}, Matrix<bf16, true>{a, k}, Matrix<bf16, true>{b, k}, StoreRounded<bf16>{c});
 }
 KERNEL_RESIDENT(256, 1) gemm_small_m_32(const bf16 *a, const bf16 *b, bf16 *c) {
-  gemm_small_m<Config<4, 2, 2, 4, 1>>(Sizes{32, n, k}, Matrix<bf16, true>{a, k}, Matrix<bf16, true>{b, k}, PlainEpilogue{c});
+  gemm_small_m<Config<4, 2, 2, 4, 1>>(Sizes{32, n, k}, Matrix<bf16, true>{a, k}, Matrix<bf16, true>{b, k}, StoreRounded<bf16>{c});
 }
 
 int main() {

@@ -17,17 +17,17 @@ constexpr i64 wide = 14336, narrow = 4096;
 
 // n x k of B, and where its columns and K are shared out as MatmulSwapAB.cpp does.
 KERNEL_RESIDENT(160, 1) rows_1(const GRID_CONSTANT TensorMap a, const GRID_CONSTANT TensorMap b, bf16 *c) {
-  gemm_swap_ab<Config<8, 2, 1, 12, 1, true>>(Sizes{1, wide, narrow}, Unscaled{}, PlainEpilogue{c}, a, b);
+  gemm_swap_ab<Config<8, 2, 1, 12, 1, true>>(Sizes{1, wide, narrow}, Unscaled{}, StoreRounded<bf16>{c}, a, b);
 }
 KERNEL_RESIDENT(160, 1) rows_1_kn(const GRID_CONSTANT TensorMap a, const GRID_CONSTANT TensorMap b, bf16 *c) {
-  gemm_swap_ab<Config<8, 2, 1, 12, 1, false>>(Sizes{1, wide, narrow}, Unscaled{}, PlainEpilogue{c}, a, b);
+  gemm_swap_ab<Config<8, 2, 1, 12, 1, false>>(Sizes{1, wide, narrow}, Unscaled{}, StoreRounded<bf16>{c}, a, b);
 }
 KERNEL_CLUSTER(160, 1, 2) rows_64(const GRID_CONSTANT TensorMap a, const GRID_CONSTANT TensorMap b, bf16 *c) {
-  gemm_swap_ab<Config<64, 1, 2, 6, 2, true>>(Sizes{64, narrow, wide}, Unscaled{}, PlainEpilogue{c}, a, b);
+  gemm_swap_ab<Config<64, 1, 2, 6, 2, true>>(Sizes{64, narrow, wide}, Unscaled{}, StoreRounded<bf16>{c}, a, b);
 }
 KERNEL_CLUSTER(160, 1, 2)
 rows_64_kn(const GRID_CONSTANT TensorMap a, const GRID_CONSTANT TensorMap b, bf16 *c) {
-  gemm_swap_ab<Config<64, 1, 2, 6, 2, false>>(Sizes{64, narrow, wide}, Unscaled{}, PlainEpilogue{c}, a, b);
+  gemm_swap_ab<Config<64, 1, 2, 6, 2, false>>(Sizes{64, narrow, wide}, Unscaled{}, StoreRounded<bf16>{c}, a, b);
 }
 
 /// Of `lines` of `length` elements, in boxes of `box` lines of 64.

@@ -9,10 +9,10 @@ template <int Rows> struct Config : OneMatmul {
 };
 
 KERNEL(128) gemv_1(const bf16 *a, const bf16 *b, bf16 *c) {
-  gemv<Config<1>>(Sizes{1, n, k}, Matrix<bf16, true>{a, k}, Matrix<bf16, true>{b, k}, NoPrologue{}, PlainEpilogue{c});
+  gemv<Config<1>>(Sizes{1, n, k}, Matrix<bf16, true>{a, k}, Matrix<bf16, true>{b, k}, NoPrologue{}, StoreRounded<bf16>{c});
 }
 KERNEL(128) gemv_4(const bf16 *a, const bf16 *b, bf16 *c) {
-  gemv<Config<4>>(Sizes{4, n, k}, Matrix<bf16, true>{a, k}, Matrix<bf16, true>{b, k}, NoPrologue{}, PlainEpilogue{c});
+  gemv<Config<4>>(Sizes{4, n, k}, Matrix<bf16, true>{a, k}, Matrix<bf16, true>{b, k}, NoPrologue{}, StoreRounded<bf16>{c});
 }
 
 int main() {

@@ -9,10 +9,10 @@ template <int Rows, int Threads> struct Config : OneMatmul {
 };
 
 KERNEL(512) gemv_kn_1(const bf16 *a, const bf16 *b, bf16 *c) {
-  gemv_kn<Config<1, 512>>(Sizes{1, n, k}, Matrix<bf16, true>{a, k}, Matrix<bf16, false>{b, n}, NoPrologue{}, PlainEpilogue{c});
+  gemv_kn<Config<1, 512>>(Sizes{1, n, k}, Matrix<bf16, true>{a, k}, Matrix<bf16, false>{b, n}, NoPrologue{}, StoreRounded<bf16>{c});
 }
 KERNEL(256) gemv_kn_4(const bf16 *a, const bf16 *b, bf16 *c) {
-  gemv_kn<Config<4, 256>>(Sizes{4, n, k}, Matrix<bf16, true>{a, k}, Matrix<bf16, false>{b, n}, NoPrologue{}, PlainEpilogue{c});
+  gemv_kn<Config<4, 256>>(Sizes{4, n, k}, Matrix<bf16, true>{a, k}, Matrix<bf16, false>{b, n}, NoPrologue{}, StoreRounded<bf16>{c});
 }
 
 int main() {
