@@ -22,7 +22,8 @@ TEST(RopeAttention, OneLaunch) {
       c.rotatesQueries = c.rotatesKeys = rotates;
       check(module(c), {.symbols = {{"b", batch}, {"p", past}, {"k", past + fresh}},
                         .tolerance = toleranceOf(c.type),
-                        .launches = 1});
+                        .launches = 1,
+                        .targets = Targets::One});
     }
 }
 
