@@ -88,6 +88,46 @@ static std::optional<Predicate> joined(const Predicate &when, const Predicate &n
   return different == 1 ? std::optional(both) : std::nullopt;
 }
 
+/// Whether some sizes are provably within the range: 197 * batch is never 2 … 4, past + 8 never 1.
+static bool canHold(const SizeRange &range) {
+  const int64_t factor = range.size.knownFactor();
+  if (factor > 1 && range.most / factor * factor < range.least)
+    return false;
+  return (range.most == INT64_MAX || !(range.size - Dim(range.most) - Dim(1)).knownNonNegative()) &&
+         !(Dim(range.least) - Dim(1) - range.size).knownNonNegative();
+}
+
+/// Without alternatives that no sizes reach. Their ranges go to a neighbour, so that together the others are
+/// still for all sizes; an alternative without such a neighbour stays.
+static std::vector<PlannedAlternative> reachable(llvm::ArrayRef<PlannedAlternative> planned) {
+  std::vector<PlannedAlternative> kept;
+  std::optional<PlannedAlternative> unreached;
+  auto together = [](const PlannedAlternative &one, const PlannedAlternative &next) {
+    return StringRef(one.variant) == next.variant ? joined(one.when, next.when) : std::nullopt;
+  };
+  auto keepUnreached = [&] {
+    if (auto when = unreached && !kept.empty() ? together(kept.back(), *unreached) : std::nullopt)
+      kept.back().when = *when;
+    else if (unreached)
+      kept.push_back(*unreached);
+    unreached.reset();
+  };
+  for (PlannedAlternative one : planned) {
+    const bool isReached = llvm::all_of(one.when, canHold);
+    if (auto when = unreached ? together(*unreached, one) : std::nullopt) {
+      one.when = *when;
+      unreached.reset();
+    }
+    keepUnreached();
+    if (isReached)
+      kept.push_back(std::move(one));
+    else
+      unreached = std::move(one);
+  }
+  keepUnreached();
+  return kept;
+}
+
 /// The one buffer that a launch writes, if that is scratch memory.
 std::optional<BufferId> PlanBuilder::writtenScratch(const KernelLaunch &launch) const {
   std::optional<BufferId> written;
@@ -132,7 +172,7 @@ Result<std::vector<Alternative>> PlanBuilder::alternativesOf(const Region &regio
                                                              std::vector<KernelEmitter> *emitters) {
   std::vector<Alternative> alternatives;
   std::vector<bool> keepScratch;
-  for (const PlannedAlternative &one : planned) {
+  for (const PlannedAlternative &one : reachable(planned)) {
     Alternative made;
     for (const PlannedKernel &kernel : one.kernels) {
       Result<Alternative> part = one.kernels.size() == 1 ? oneLaunch(region, context, kernel.emit, outputs)

@@ -46,6 +46,8 @@ public:
   /// True only when provably so for all non-negative symbol values.
   bool knownNonNegative() const;
   bool knownMultipleOf(int64_t factor) const;
+  /// The greatest integer that provably divides the value; 0 for the constant 0.
+  int64_t knownFactor() const;
   /// True only when provably 0 or 1, such as `min(1, seq)`: no index but 0 has an element.
   bool knownAtMostOne() const;
 

@@ -86,8 +86,10 @@ bool Dim::knownAtMostOne() const {
   return (Dim(1) - *this).knownNonNegative();
 }
 
+int64_t Dim::knownFactor() const { return Node::knownFactor(*this); }
+
 bool Dim::knownMultipleOf(int64_t factor) const {
-  int64_t known = Node::knownFactor(*this);
+  int64_t known = knownFactor();
   return factor == 0 ? known == 0 : floorModulo(known, factor) == 0;
 }
 

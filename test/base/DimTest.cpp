@@ -191,6 +191,8 @@ TEST(Dim, Questions) {
   EXPECT_TRUE((128 * batch + 64).knownMultipleOf(64));
   EXPECT_FALSE((128 * batch + 32).knownMultipleOf(64));
   EXPECT_TRUE(Dim(0).knownMultipleOf(7));
+  EXPECT_EQ((128 * batch + 48 * seq).knownFactor(), 16);
+  EXPECT_EQ((128 * batch + 1).knownFactor(), 1);
   EXPECT_TRUE((batch * seq + 1).knownNonNegative());
   EXPECT_FALSE((batch - 1).knownNonNegative());
   EXPECT_TRUE((seq - Dim::min(1, seq)).knownNonNegative());

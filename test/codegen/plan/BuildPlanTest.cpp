@@ -326,6 +326,33 @@ TEST(BuildPlan, BehindKernelsThatLaunchEarlyNothingTheyFollowIsReadEarly) {
   }
 }
 
+/// 17 rows of each picture: what is for 1, or 2 to 4 rows, is not emitted, and the others are for all sizes.
+TEST(BuildPlan, SizesThatNoneReach) {
+  auto module = [](const std::string &rows, const std::string &dims) {
+    const std::string x = "tensor<" + rows + "x64xbf16>", y = "tensor<" + rows + "x32xbf16>";
+    return "func.func @main(%x: " + x + " {nn.name = \"x\", nn.dims = [" + dims +
+           ", 64]}, %w: tensor<64x32xbf16> {nn.name = \"w\"}) -> " + y + " {\n%0 = nn.matmul %x, %w : (" + x +
+           ", tensor<64x32xbf16>) -> " + y + "\nreturn %0 : " + y + "\n}";
+  };
+  auto leastRows = [](const ProgramPlan &plan) {
+    std::vector<int64_t> least;
+    for (const Alternative &alternative : plan.steps.at(0).alternatives)
+      if (alternative.variant == plan.steps[0].alternatives.front().variant && !alternative.when.empty())
+        least.push_back(alternative.when.at(0).least);
+    return least;
+  };
+  const ProgramPlan any = planOf(module("?", "\"n\"")), pictures = planOf(module("?x17", "\"n\", 17"));
+  EXPECT_LT(pictures.kernels.size(), any.kernels.size());
+  const std::vector<int64_t> least = leastRows(pictures);
+  EXPECT_TRUE(least.empty() || least.front() == 1); // together they are for all
+  for (const Alternative &alternative : pictures.steps.at(0).alternatives)
+    for (const SizeRange &range : alternative.when)
+      EXPECT_GE(range.most / 17 * 17, range.least);
+  for (int64_t n : {1, 2, 9})
+    check(module("?x17", "\"n\", 17"),
+          {.symbols = {{"n", n}}, .tolerance = 8e-3, .launches = 1, .targets = Targets::One});
+}
+
 /// A norm before products: one kernel for few rows, two for many. What follows the group reads its sum, which
 /// either the last kernel before it or the one before that has written.
 TEST(BuildPlan, TwoKernelsForManyRows) {
