@@ -47,13 +47,32 @@ std::optional<TrialSizes> sizesFor(const Predicate &when, Reaches reaches) {
   return std::nullopt;
 }
 
-void addSizesFor(const Alternative &alternative, llvm::ArrayRef<PortShape> ports, bool usual,
-                 PlanTrials &trials) {
+/// Whether what the plan takes for equal is.
+bool fits(const ProgramPlan &plan, const SymbolValues &symbols) {
+  return llvm::all_of(plan.equalities, [&](const ProgramPlan::Equality &equality) {
+    auto left = equality.left.evaluate(symbols), right = equality.right.evaluate(symbols);
+    return left && right && *left == *right;
+  });
+}
+
+TrialSizes alikeSizes(const ProgramPlan &plan, llvm::ArrayRef<PortShape> ports) {
+  if (!fits(plan, trialSymbols(ports, equalSizes)))
+    for (int64_t size = 1; size <= manyRows; ++size)
+      if (fits(plan, trialSymbols(ports, {size, size})))
+        return {size, size};
+  return equalSizes;
+}
+
+void addSizesFor(const Alternative &alternative, const ProgramPlan &plan, llvm::ArrayRef<PortShape> ports,
+                 bool usual, PlanTrials &trials) {
   auto reaches = [&](const TrialSizes &sizes) {
-    return llvm::all_of(alternative.when, [&](const SizeRange &range) {
-      auto value = range.size.evaluate(trialSymbols(ports, sizes));
-      return value && range.holds(*value);
-    });
+    const SymbolValues symbols = trialSymbols(ports, sizes);
+    return llvm::all_of(alternative.when,
+                        [&](const SizeRange &range) {
+                          auto value = range.size.evaluate(symbols);
+                          return value && range.holds(*value);
+                        }) &&
+           fits(plan, symbols);
   };
   auto areMany = [](const SizeRange &range) { return range.least >= manyRows; };
   if (llvm::any_of(trials.sizes, reaches) || (!usual && llvm::none_of(alternative.when, areMany)))
@@ -94,12 +113,13 @@ double elementsOf(llvm::ArrayRef<PortShape> ports, const TrialSizes &sizes) {
 
 PlanTrials planTrials(const ProgramPlan &plan, llvm::ArrayRef<PortShape> ports, bool usual) {
   PlanTrials trials;
+  trials.alike = alikeSizes(plan, ports);
   if (usual)
     trials.sizes.push_back(unequalSizes);
   for (const Step &step : plan.steps)
     for (const Alternative &alternative : step.alternatives)
       if (!alternative.when.empty())
-        addSizesFor(alternative, ports, usual, trials);
+        addSizesFor(alternative, plan, ports, usual, trials);
   return trials;
 }
 

@@ -16,6 +16,7 @@ double elementsOf(llvm::ArrayRef<PortShape> ports, const TrialSizes &sizes);
 
 struct PlanTrials {
   std::vector<TrialSizes> sizes;    ///< together they reach the kernels of every predicate but for `skipped`
+  TrialSizes alike; ///< all the same, so that what the plan takes for equal is, if they can be
   std::vector<std::string> skipped; ///< " when n >= 4096, which would take 20 GFLOP"
 };
 /// The usual sizes, and some for each kernel that they leave out; without the usual ones only for kernels of

@@ -215,7 +215,7 @@ private:
     if (Status status = sides->load(std::move(*plan)); !status)
       return Error{status.error().kind, what + ": " + status.error().message};
     for (const TrialSizes &sizes : trials.sizes)
-      if (Status status = compareAt(near, sizes, *sides, random, skipped); !status)
+      if (Status status = compareAt(near, sizes, trials.alike, *sides, random, skipped); !status)
         return status;
     return {};
   }
@@ -227,12 +227,12 @@ private:
     });
   }
 
-  Status compareAt(const NearPlaces &near, const TrialSizes &sizes, KernelSides &sides, std::mt19937 &random,
-                   std::vector<std::string> &skipped) {
+  Status compareAt(const NearPlaces &near, const TrialSizes &sizes, const TrialSizes &alike,
+                   KernelSides &sides, std::mt19937 &random, std::vector<std::string> &skipped) {
     // Sizes that belong together only in the graph: all the same, or one of them one more than the others, as
     // offsets of n rows are n + 1.
     std::vector<SymbolValues> trials = {trialSymbols(sides.ports(), sizes),
-                                        trialSymbols(sides.ports(), equalSizes)};
+                                        trialSymbols(sides.ports(), alike)};
     for (const auto &[symbol, size] : SymbolValues(trials[1])) {
       trials.push_back(trials[1]);
       trials.back()[symbol] = size + 1;

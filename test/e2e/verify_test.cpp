@@ -286,6 +286,31 @@ func.func @main(%q: tensor<?x4x?x16xbf16> {nn.dims = ["batch", 4, "new", 16]}, %
   }
 }
 
+/// Rows padded to multiples of 8, and nothing cut off again: such a graph is right for multiples of 8 alone.
+TEST(VerifyFusions, SizesAtWhichWhatMeetsIsEqual) {
+  auto context = makeContext();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
+func.func @main(%x: tensor<?x4xf32> {nn.dims = ["n", 4]}, %y: tensor<?x4xf32> {nn.dims = ["n", 4]}) -> tensor<?x4xf32> {
+  %0 = fusion.group "pointwise" schedule "pointwise" (%a = %x, %b = %y) : (tensor<?x4xf32>, tensor<?x4xf32>) -> tensor<?x4xf32> {
+    %zero = nn.constant {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+    %1 = nn.pad %a, %zero {low = [0, 0], high = ["(7*n) % 8", 0]} : (tensor<?x4xf32>, tensor<f32>) -> tensor<?x4xf32>
+    %2 = nn.reshape %1 {shape = ["n", "(32*((n + (7*n) % 8)//8))//n"]} : (tensor<?x4xf32>) -> tensor<?x?xf32>
+    %3 = nn.mul %2, %b : (tensor<?x?xf32>, tensor<?x4xf32>) -> tensor<?x4xf32>
+    fusion.yield %3 : tensor<?x4xf32>
+  }
+  return %0 : tensor<?x4xf32>
+})",
+                                                        context.get());
+  ASSERT_TRUE(module);
+  auto function = *module->getOps<mlir::func::FuncOp>().begin();
+  Status right = verifyKernels(function, PlanOptions{"sm_90a"});
+  EXPECT_TRUE(bool(right)) << right.error().message;
+  auto idle = [](ProgramPlan &plan) { plan.steps.at(0).alternatives.at(0).launches.at(0).gridX = 0; };
+  Status wrong = verifyKernels(function, PlanOptions{"sm_90a"}, idle);
+  ASSERT_FALSE(bool(wrong));
+  EXPECT_EQ(wrong.error().kind, ErrorKind::AnswerIsNo) << wrong.error().message;
+}
+
 /// Random elements are seldom alike, but nearly: another place is right if its element is as large.
 TEST(VerifyFusions, PlacesOfElementsThatAreNearlyAsLarge) {
   auto context = makeContext();
