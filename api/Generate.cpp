@@ -9,7 +9,8 @@
 namespace fusion {
 
 namespace {
-constexpr std::string_view maskName = "attention_mask", positionsName = "position_ids";
+constexpr std::string_view maskName = "attention_mask", positionsName = "position_ids",
+                           cachePositionName = "cache_position";
 constexpr size_t stepsInFlight = 16; ///< whose tokens are brought to the host together
 
 using Prompts = std::vector<std::vector<int64_t>>;
@@ -53,6 +54,8 @@ public:
     feed.ids = find(inputs, tokenIdsName);
     feed.mask = find(inputs, maskName);
     feed.positions = find(inputs, positionsName);
+    if (const Port *rows = find(inputs, cachePositionName); rows && rows->shape.size() == 1)
+      feed.cachePosition = rows;
     feed.seed = find(inputs, sampleSeedName);
     if (!find(outputs, nextTokensName))
       return badInput("the graph chooses no tokens: load it with a way of sampling");
@@ -61,6 +64,9 @@ public:
           fmt::format("generating needs an input {} of integers, [batch, sequence]", tokenIdsName));
     if (Status status = feed.findPieces(options); !status)
       return status.error();
+    if (feed.positions && feed.kindsOfPositions() == 0)
+      return badInput(fmt::format("generating needs {} of [batch, sequence], or a number of such in front",
+                                  positionsName));
     for (const Port &port : inputs)
       if (Status status = feed.addOther(port, outputs, caches, options); !status)
         return status.error();
@@ -92,8 +98,20 @@ public:
     }
     if (begin < width)
       inputs[ids->name] = integers(ids->type, {batch, count}, tokens);
-    if (positions)
-      inputs[positions->name] = integers(positions->type, {batch, count}, places);
+    if (positions) {
+      Shape shape = {batch, count};
+      std::vector<int64_t> ofAllKinds;
+      for (int64_t kind = 0; kind < kindsOfPositions(); ++kind)
+        ofAllKinds.insert(ofAllKinds.end(), places.begin(), places.end());
+      if (positions->shape.size() == 3)
+        shape.insert(shape.begin(), kindsOfPositions());
+      inputs[positions->name] = integers(positions->type, std::move(shape), ofAllKinds);
+    }
+    if (cachePosition) {
+      std::vector<int64_t> rows(static_cast<size_t>(count));
+      std::iota(rows.begin(), rows.end(), begin);
+      inputs[cachePosition->name] = integers(cachePosition->type, {count}, rows);
+    }
     if (mask)
       inputs[mask->name] = integers(mask->type, {batch, end}, visible);
     if (seed)
@@ -112,6 +130,15 @@ public:
   int64_t batch = 0, width = 0, chunk = 0;
 
 private:
+  /// Of text a token's positions in time, height and width, as multimodal models rotate by them, are alike:
+  /// how many the graph takes; 0: what it takes is something else.
+  int64_t kindsOfPositions() const {
+    const DimShape &shape = positions->shape;
+    if (shape.size() == 2)
+      return 1;
+    return shape.size() == 3 && shape[0].isStatic() ? shape[0].value() : 0;
+  }
+
   /// How many positions a run takes.
   Status findPieces(const GenerateOptions &options) {
     if (ids->shape[0].isStatic() && ids->shape[0].value() != batch)
@@ -129,7 +156,7 @@ private:
 
   Status addOther(const Port &port, const std::vector<Port> &outputs,
                   const std::vector<Program::Cache> &caches, const GenerateOptions &options) {
-    if (&port == ids || &port == mask || &port == positions || &port == seed)
+    if (&port == ids || &port == mask || &port == positions || &port == cachePosition || &port == seed)
       return {};
     std::string present = presentNamed(port.name);
     for (const Program::Cache &cache : caches)
@@ -171,7 +198,7 @@ private:
 
   Prompts prompts;
   std::vector<int64_t> padding; ///< positions before each prompt
-  const Port *ids = nullptr, *mask = nullptr, *positions = nullptr, *seed = nullptr;
+  const Port *ids = nullptr, *mask = nullptr, *positions = nullptr, *cachePosition = nullptr, *seed = nullptr;
   NamedTensors others;
 };
 

@@ -25,9 +25,10 @@ struct Generation {
 
 /// The graph of `program` was loaded with LoadOptions::sampling. It has inputs `input_ids` [batch, sequence]
 /// and caches (those of Program::caches(), else those named `past…` and `present…`), and perhaps
-/// `attention_mask` and `position_ids`. Prompts of different lengths are padded in front, which the mask
-/// hides. Between steps tokens stay on the device. Errors: an input that the graph lacks or that is not given
-/// (BadInput), and those of Program::run.
+/// `attention_mask`, `position_ids`, also [n, batch, sequence] of multimodal models, all alike, and
+/// `cache_position` [sequence], the rows of the caches. Prompts of different lengths are padded in front,
+/// which the mask hides. Between steps tokens stay on the device. Errors: an input that the graph lacks or
+/// that is not given (BadInput), and those of Program::run.
 Result<Generation> generate(Program &program, const std::vector<std::vector<int64_t>> &prompts,
                             const GenerateOptions &options);
 

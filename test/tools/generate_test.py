@@ -12,6 +12,29 @@ from harness import ToolTest, graph, named, read_safetensors, write_safetensors
 PROMPTS = ["--prompt=1,5,9,200,7", "--prompt=3,4"]
 OLMO = [[15, 15, 15, 15, 229, 183, 15, 15], [179, 222, 216, 141, 90, 138, 123, 77]]
 QWEN = [[133, 245, 81, 106, 211, 39, 20, 106]]
+# Chooses the sum of a token's three positions and of its row in the caches, up to 7.
+POSITIONS = """
+func.func @main(%ids: tensor<?x?xi64> {nn.name = "input_ids", nn.dims = ["batch", "sequence"]},
+    %positions: tensor<3x?x?xi64> {nn.name = "position_ids", nn.dims = [3, "batch", "sequence"]},
+    %rows: tensor<?xi64> {nn.name = "cache_position", nn.dims = ["sequence"]},
+    %mask: tensor<?x?xi64> {nn.name = "attention_mask", nn.dims = ["batch", "past + sequence"]},
+    %past: tensor<?x1x?x8xf32> {nn.name = "past.0.key", nn.dims = ["batch", 1, "past", 8]})
+    -> (tensor<?x?x8xf32> {nn.name = "logits"}, tensor<?x1x?x8xf32> {nn.name = "present.0.key"}) {
+  %table = nn.constant {value = dense<1.0> : tensor<8x8xf32>} : () -> tensor<8x8xf32>
+  %0 = nn.gather %table, %ids {axis = 0 : i64} : (tensor<8x8xf32>, tensor<?x?xi64>) -> tensor<?x?x8xf32>
+  %1 = nn.reshape %0 {shape = ["batch", 1, "sequence", 8]} : (tensor<?x?x8xf32>) -> tensor<?x1x?x8xf32>
+  %2 = nn.concat %past, %1 {axis = 2 : i64} : (tensor<?x1x?x8xf32>, tensor<?x1x?x8xf32>) -> tensor<?x1x?x8xf32>
+  %3 = nn.reduce %positions {axes = array<i64: 0>, keepdims = false, kind = "sum"} : (tensor<3x?x?xi64>) -> tensor<?x?xi64>
+  %4 = nn.add %3, %rows : (tensor<?x?xi64>, tensor<?xi64>) -> tensor<?x?xi64>
+  %5 = nn.reshape %4 {shape = ["batch", "sequence", 1]} : (tensor<?x?xi64>) -> tensor<?x?x1xi64>
+  %columns = nn.constant {value = dense<[0, 1, 2, 3, 4, 5, 6, 7]> : tensor<8xi64>} : () -> tensor<8xi64>
+  %6 = nn.sub %columns, %5 : (tensor<8xi64>, tensor<?x?x1xi64>) -> tensor<?x?x8xi64>
+  %7 = nn.cast %6 : (tensor<?x?x8xi64>) -> tensor<?x?x8xf32>
+  %8 = nn.mul %7, %7 : (tensor<?x?x8xf32>, tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+  %9 = nn.neg %8 : (tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+  return %9, %2 : tensor<?x?x8xf32>, tensor<?x1x?x8xf32>
+}
+"""
 DRAWN = "--sample=temperature=1.5,top-k=40,top-p=0.95"
 
 
@@ -71,6 +94,17 @@ class Generate(ToolTest):
         same, _ = self.run_tool("fusion-run", model, "--quiet", "--device=cpu", "--generate=4", "--prompt=7",
                                 "--prompt=1,2,3")
         self.assertEqual(out.split("generate:")[0], same.split("generate:")[0])
+
+    def test_positions(self):
+        """Of a multimodal model's text all kinds of positions are alike; rows of caches count the padding."""
+        self.write("positions.mlir", POSITIONS)
+        for device in ("cpu", "emulate"):
+            out, _ = self.run_tool("fusion-run", self.path("positions.mlir"), "--quiet", "--device=" + device,
+                                   "--generate=3", "--prompt=1", "--prompt=5,2")
+            self.assertEqual(out.split("generate:")[0], "tokens: 1 5 7\ntokens: 4 7 7\n")
+        self.write("flat.mlir", POSITIONS.replace("3x?x?xi64", "?x?x?xi64").replace("[3, ", '["kinds", '))
+        self.refuse("fusion-run", self.path("flat.mlir"), "--device=cpu", "--generate=2", "--prompt=1",
+                    says="generating needs position_ids of [batch, sequence], or a number of such in front")
 
     def test_refusals(self):
         self.refuse("fusion-run", graph("llama-fp32-op18"), "--device=cpu", "--generate=2", "--prompt=1",
