@@ -36,6 +36,7 @@ public:
   virtual Result<NamedTensors> run(const NamedTensors &inputs, Results where) = 0;
   virtual Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream) = 0;
   virtual Result<NamedTensors> fetch(const NamedTensors &tensors) = 0;
+  virtual Result<NamedTensors> place(const NamedTensors &tensors) { return tensors; }
   /// Waits until all that was queued is done.
   virtual Status synchronize() { return {}; }
   virtual Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold) = 0;

@@ -119,6 +119,7 @@ public:
   Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream) override {
     return runner->enqueue(inputs, stream);
   }
+  Result<NamedTensors> place(const NamedTensors &tensors) override { return runner->place(tensors); }
   Status synchronize() override { return runner->synchronize(); }
 
 protected:

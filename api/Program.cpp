@@ -25,6 +25,7 @@ Result<NamedTensors> Program::enqueue(const NamedTensors &inputs, void *stream) 
 }
 
 Result<NamedTensors> Program::fetch(const NamedTensors &tensors) { return shared->variants->fetch(tensors); }
+Result<NamedTensors> Program::place(const NamedTensors &tensors) { return shared->variants->place(tensors); }
 
 Result<std::vector<double>> Program::bench(const NamedTensors &inputs, int iterations, bool cold) {
   auto chosen = shared->variants->choose(inputs);

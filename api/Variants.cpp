@@ -288,6 +288,19 @@ Result<NamedTensors> Variants::fetch(const NamedTensors &tensors) {
   return front->backend->fetch(tensors);
 }
 
+Result<NamedTensors> Variants::place(const NamedTensors &tensors) {
+  NamedTensors stay, move;
+  for (const auto &[name, tensor] : tensors) {
+    const bool isLookedInto = llvm::any_of(
+        front->indexLimits, [&, &name = name](const IndexLimit &limit) { return limit.input == name; });
+    (isLookedInto ? stay : move)[name] = tensor;
+  }
+  auto placed = front->backend->place(move);
+  if (placed)
+    placed->merge(stay);
+  return placed;
+}
+
 ExecutionBackend &Variants::first() const { return *front->backend; }
 const Report &Variants::report() const { return front->report; }
 

@@ -39,6 +39,7 @@ public:
   Result<Chosen> choose(const NamedTensors &inputs, std::optional<void *> stream = std::nullopt);
   /// Copies on the host, after everything queued so far.
   Result<NamedTensors> fetch(const NamedTensors &tensors);
+  Result<NamedTensors> place(const NamedTensors &tensors);
 
   /// The one that create() compiled.
   ExecutionBackend &first() const;

@@ -157,6 +157,7 @@ Result<NamedTensors> Executor::enqueue(const NamedTensors &inputs, void *stream)
 }
 
 Result<NamedTensors> Executor::fetch(const NamedTensors &tensors) { return runner->fetch(tensors); }
+Result<NamedTensors> Executor::place(const NamedTensors &tensors) { return runner->place(tensors); }
 
 Status Executor::synchronize() { return runner->synchronize(); }
 

@@ -72,6 +72,8 @@ public:
   Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream);
   /// Copies on the host, after everything queued so far.
   Result<NamedTensors> fetch(const NamedTensors &tensors);
+  /// Copies on the device of what it cannot read where it lies; runs that come later see their values.
+  Result<NamedTensors> place(const NamedTensors &tensors);
   /// Waits for everything queued so far, on whatever stream.
   Status synchronize();
   /// Device time of each of `iterations` runs in microseconds, inputs in place, after three runs unmeasured.

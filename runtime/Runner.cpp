@@ -331,6 +331,30 @@ Result<NamedTensors> Executor::Runner::fetch(const NamedTensors &tensors) {
   return copies;
 }
 
+Result<NamedTensors> Executor::Runner::place(const NamedTensors &tensors) {
+  if (backend->sharesHostMemory())
+    return tensors;
+  std::lock_guard lock(mutex);
+  StreamGuard guard(*backend, std::nullopt);
+  if (!guard.entered)
+    return guard.entered.error();
+  NamedTensors placed;
+  for (const auto &[name, tensor] : tensors) {
+    if (tensor.device().kind != Device::Kind::Host) {
+      placed[name] = tensor;
+      continue;
+    }
+    Result<std::shared_ptr<void>> memory = backend->allocate(std::max<size_t>(tensor.bytes(), 1));
+    if (!memory)
+      return Error{memory.error().kind, fmt::format("{}: {}", name, memory.error().message)};
+    Tensor copy = Tensor::wrap(tensor.type(), tensor.shape(), memory->get(), *memory, backend->device());
+    if (Status status = backend->transfer(tensor, copy); !status)
+      return status.error();
+    placed[name] = std::move(copy);
+  }
+  return placed;
+}
+
 Status Executor::Runner::synchronize() {
   std::lock_guard lock(mutex);
   StreamGuard guard(*backend, std::nullopt);

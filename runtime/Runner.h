@@ -35,6 +35,7 @@ public:
   Result<NamedTensors> run(const NamedTensors &inputs, Results where);
   Result<NamedTensors> enqueue(const NamedTensors &inputs, void *stream);
   Result<NamedTensors> fetch(const NamedTensors &tensors);
+  Result<NamedTensors> place(const NamedTensors &tensors);
   Status synchronize();
   Result<std::vector<double>> bench(const NamedTensors &inputs, int iterations, bool cold);
   Result<std::vector<LaunchTiming>> profile(const NamedTensors &inputs, int iterations);

@@ -44,6 +44,31 @@ TEST_F(FakeGpu, AFetchWaitsForTheRunOfItsResults) {
   EXPECT_NE(counters().lastWaited, counters().lastStream);
 }
 
+/// What is placed on the device is read there: whole, or in parts that differ from run to run.
+TEST_F(FakeGpu, WhatIsPlacedIsNotCopiedAgain) {
+  auto executor = make(samplePlan());
+  ASSERT_TRUE(executor);
+  NamedTensors inputs = sampleInputs(2, 8);
+  auto placed = executor->place({{"all", Tensor::zeros(DType::F32, {3, 2, 8})}});
+  ASSERT_TRUE(placed) << placed.error().message;
+  Tensor &all = placed->at("all");
+  ASSERT_EQ(all.device().kind, Device::Kind::Cuda);
+  for (int round = 0; round < 3; ++round) {
+    float *part = all.as<float>() + ptrdiff_t(16) * round; // the stand-in's device memory is the host's
+    const NamedTensors expected = sampleInputs(2, 8);
+    std::copy_n(expected.at("x").as<float>(), 16, part);
+    part[3] = static_cast<float>(round);
+    inputs["x"] = Tensor::wrap(DType::F32, {2, 8}, part, all.storage(), all.device());
+    auto results = executor->run(inputs, Results::Queued);
+    ASSERT_TRUE(results) << results.error().message;
+    NamedTensors seen = inputs;
+    seen["x"] = expected.at("x").clone();
+    seen["x"].as<float>()[3] = static_cast<float>(round);
+    expectSum(executor->fetch(*results), seen);
+  }
+  EXPECT_EQ(executor->place(*placed)->at("all").data(), all.data());
+}
+
 /// Small results of many runs may be held, as tokens are, without memory from the driver in each run.
 TEST_F(FakeGpu, SmallResultsAreHeldFromManyRuns) {
   auto executor = make(samplePlan());

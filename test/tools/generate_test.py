@@ -12,7 +12,7 @@ from harness import ToolTest, graph, named, read_safetensors, write_safetensors
 PROMPTS = ["--prompt=1,5,9,200,7", "--prompt=3,4"]
 OLMO = [[15, 15, 15, 15, 229, 183, 15, 15], [179, 222, 216, 141, 90, 138, 123, 77]]
 QWEN = [[133, 245, 81, 106, 211, 39, 20, 106]]
-# Chooses the sum of a token's three positions and of its row in the caches, up to 7.
+# Chooses the sum of a token's three positions, of its row in the caches and of all that it sees, modulo 8.
 POSITIONS = """
 func.func @main(%ids: tensor<?x?xi64> {nn.name = "input_ids", nn.dims = ["batch", "sequence"]},
     %positions: tensor<3x?x?xi64> {nn.name = "position_ids", nn.dims = [3, "batch", "sequence"]},
@@ -26,7 +26,11 @@ func.func @main(%ids: tensor<?x?xi64> {nn.name = "input_ids", nn.dims = ["batch"
   %2 = nn.concat %past, %1 {axis = 2 : i64} : (tensor<?x1x?x8xf32>, tensor<?x1x?x8xf32>) -> tensor<?x1x?x8xf32>
   %3 = nn.reduce %positions {axes = array<i64: 0>, keepdims = false, kind = "sum"} : (tensor<3x?x?xi64>) -> tensor<?x?xi64>
   %4 = nn.add %3, %rows : (tensor<?x?xi64>, tensor<?xi64>) -> tensor<?x?xi64>
-  %5 = nn.reshape %4 {shape = ["batch", "sequence", 1]} : (tensor<?x?xi64>) -> tensor<?x?x1xi64>
+  %seen = nn.reduce %mask {axes = array<i64: 1>, keepdims = true, kind = "sum"} : (tensor<?x?xi64>) -> tensor<?x1xi64>
+  %all = nn.add %4, %seen : (tensor<?x?xi64>, tensor<?x1xi64>) -> tensor<?x?xi64>
+  %eight = nn.constant {value = dense<8> : tensor<i64>} : () -> tensor<i64>
+  %token = nn.mod %all, %eight : (tensor<?x?xi64>, tensor<i64>) -> tensor<?x?xi64>
+  %5 = nn.reshape %token {shape = ["batch", "sequence", 1]} : (tensor<?x?xi64>) -> tensor<?x?x1xi64>
   %columns = nn.constant {value = dense<[0, 1, 2, 3, 4, 5, 6, 7]> : tensor<8xi64>} : () -> tensor<8xi64>
   %6 = nn.sub %columns, %5 : (tensor<8xi64>, tensor<?x?x1xi64>) -> tensor<?x?x8xi64>
   %7 = nn.cast %6 : (tensor<?x?x8xi64>) -> tensor<?x?x8xf32>
@@ -98,10 +102,12 @@ class Generate(ToolTest):
     def test_positions(self):
         """Of a multimodal model's text all kinds of positions are alike; rows of caches count the padding."""
         self.write("positions.mlir", POSITIONS)
-        for device in ("cpu", "emulate"):
-            out, _ = self.run_tool("fusion-run", self.path("positions.mlir"), "--quiet", "--device=" + device,
-                                   "--generate=3", "--prompt=1", "--prompt=5,2")
-            self.assertEqual(out.split("generate:")[0], "tokens: 1 5 7\ntokens: 4 7 7\n")
+        prompts = {"--prompt=1 --prompt=5,2": (1, 0), "--prompt=5,2 --prompt=3,4": (0, 0)}
+        for given, padding in prompts.items():
+            tokens = [[(3 * (row - pad) + row + row + 1 - pad) % 8 for row in range(1, 281)] for pad in padding]
+            for device in ("cpu", "emulate"):
+                self.run_tool("fusion-run", self.path("positions.mlir"), "--quiet", "--device=" + device,
+                              "--generate=280", *given.split(), self.expect(tokens))
         self.write("flat.mlir", POSITIONS.replace("3x?x?xi64", "?x?x?xi64").replace("[3, ", '["kinds", '))
         self.refuse("fusion-run", self.path("flat.mlir"), "--device=cpu", "--generate=2", "--prompt=1",
                     says="generating needs position_ids of [batch, sequence], or a number of such in front")
