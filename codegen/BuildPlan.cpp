@@ -6,6 +6,7 @@
 #include "codegen/body/KernelSource.h"
 #include "codegen/plan/Comments.h"
 #include "codegen/schedule/Schedules.h"
+#include "ir/base/BindSymbols.h"
 #include "ir/base/Hash.h"
 #include "ir/dialect/Mesh.h"
 #include "ir/dialect/Types.h"
@@ -72,10 +73,30 @@ Status PlanBuilder::planOp(Operation *op) {
   return status;
 }
 
+static bool isOfRun(const Dim &dim) {
+  return llvm::any_of(dim.symbols(), [](const std::string &symbol) { return symbol != rankSymbol; });
+}
+
+/// Whether the op or its body speaks of a size that differs between runs: in an attribute, or in a shape.
+static bool speaksOfRun(Operation *op, const nn::SymbolicShapes &shapes) {
+  return op
+      ->walk([&](Operation *inner) {
+        const bool inShape = llvm::any_of(
+            inner->getResults(), [&](Value result) { return llvm::any_of(shapes[result], isOfRun); });
+        const bool inAttribute = llvm::any_of(inner->getAttrs(), [](NamedAttribute attribute) {
+          auto dims = llvm::dyn_cast<ArrayAttr>(attribute.getValue());
+          return dims && nn::isDimsAttr(dims) && llvm::any_of(nn::dimsFromAttr(dims), isOfRun);
+        });
+        return inShape || inAttribute ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
 bool PlanBuilder::isPrepared(Operation *op) const {
   auto isKept = [&](Value operand) {
-    Value base = views[operand].base;
-    return nn::isStored(base) || prepared.contains(base);
+    const View &view = views[operand];
+    const bool movesWithRun = isOfRun(view.offset) || llvm::any_of(view.shape, isOfRun);
+    return !movesWithRun && (nn::isStored(view.base) || prepared.contains(view.base));
   };
   auto isStatic = [&](Value result) {
     return llvm::all_of(shapes[result], [](const Dim &dim) { return dim.isStatic(); }) &&
@@ -83,7 +104,7 @@ bool PlanBuilder::isPrepared(Operation *op) const {
   };
   const bool sums = op->walk([](nn::AllReduceOp) { return WalkResult::interrupt(); }).wasInterrupted();
   return !sums && op->getNumOperands() > 0 && llvm::all_of(op->getOperands(), isKept) &&
-         llvm::all_of(op->getResults(), isStatic);
+         llvm::all_of(op->getResults(), isStatic) && !speaksOfRun(op, shapes);
 }
 
 KernelContext PlanBuilder::contextOf(llvm::ArrayRef<View> inputs, llvm::ArrayRef<View> outputs) const {

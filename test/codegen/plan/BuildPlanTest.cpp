@@ -326,6 +326,26 @@ TEST(BuildPlan, BehindKernelsThatLaunchEarlyNothingTheyFollowIsReadEarly) {
   }
 }
 
+/// Angles of one position, which is how long the past is: from constants alone, and of one shape in all runs.
+TEST(BuildPlan, WhatASizeOfTheRunDecidesIsNotPreparedOnce) {
+  const char *text =
+      R"(func.func @main(%past: tensor<?x8xf32> {nn.name = "past", nn.dims = ["past", 8]}, %x: tensor<4x8xf32> {nn.name = "x"}) -> tensor<4x8xf32> {
+    %0 = nn.constant {value = dense<[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]> : tensor<8xf32>} : () -> tensor<8xf32>
+    %1 = fusion.group "pointwise" schedule "pointwise" (%a = %0) : (tensor<8xf32>) -> tensor<8xf32> {
+      %3 = nn.dim_constant {values = ["past"]} : () -> tensor<1xi64>
+      %4 = nn.cast %3 : (tensor<1xi64>) -> tensor<1xf32>
+      %5 = nn.mul %4, %a : (tensor<1xf32>, tensor<8xf32>) -> tensor<8xf32>
+      %6 = nn.cos %5 : (tensor<8xf32>) -> tensor<8xf32>
+      fusion.yield %6 : tensor<8xf32>
+    }
+    %2 = nn.mul %x, %1 : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+    return %2 : tensor<4x8xf32>
+  })";
+  EXPECT_TRUE(planOf(text).preparation.empty());
+  for (int64_t past : {0, 5})
+    check(text, {.symbols = {{"past", past}}, .targets = Targets::One});
+}
+
 /// 17 rows of each picture: what is for 1, or 2 to 4 rows, is not emitted, and the others are for all sizes.
 TEST(BuildPlan, SizesThatNoneReach) {
   auto module = [](const std::string &rows, const std::string &dims) {
