@@ -20,7 +20,9 @@ using Reaches = llvm::function_ref<bool(const TrialSizes &)>;
 std::optional<TrialSizes> sizesWithin(const SizeRange &range, Reaches reaches) {
   auto among = [&](int64_t least, int64_t most) -> std::optional<TrialSizes> {
     for (int64_t rows = least; rows <= most; ++rows)
-      for (const TrialSizes &sizes : {TrialSizes{1, rows}, TrialSizes{rows, 1}, TrialSizes{rows, rows}})
+      for (const TrialSizes &sizes :
+           {TrialSizes{1, rows}, TrialSizes{rows, 1}, TrialSizes{1, 2 * rows}, TrialSizes{1, 4 * rows},
+            TrialSizes{1, 8 * rows}, TrialSizes{rows, rows}})
         if (reaches(sizes))
           return sizes;
     return std::nullopt;
@@ -37,8 +39,6 @@ std::optional<TrialSizes> sizesFor(const Predicate &when, Reaches reaches) {
   for (const SizeRange &range : when)
     if (auto sizes = sizesWithin(range, reaches))
       return sizes;
-  if (when.size() < 2) // one number reaches it, if any does
-    return std::nullopt;
   for (int64_t few = 1; few <= manyRows / 4; ++few)
     for (int64_t many = 1; many <= 4 * manyRows; ++many)
       for (const TrialSizes &sizes : {TrialSizes{few, many}, TrialSizes{many, few}})

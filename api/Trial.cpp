@@ -54,10 +54,15 @@ NamedTensors randomInputs(llvm::ArrayRef<PortShape> ports, const SymbolValues &s
   return inputs;
 }
 
-/// The argument of the function that the value is, perhaps through reshapes and a group's operand; or null.
+/// The argument of the function that the value is, perhaps through reshapes, casts and a group's operand; or
+/// null.
 static mlir::BlockArgument argumentOf(mlir::Value value) {
   while (true) {
     value = nn::behindReshapes(value);
+    if (auto cast = value.getDefiningOp<nn::CastOp>()) {
+      value = cast.getX();
+      continue;
+    }
     auto argument = llvm::dyn_cast<mlir::BlockArgument>(value);
     auto group = argument ? llvm::dyn_cast<GroupOp>(argument.getOwner()->getParentOp()) : GroupOp();
     if (!group)
@@ -81,6 +86,21 @@ void orderRows(mlir::func::FuncOp function, llvm::ArrayRef<PortShape> ports, Nam
       if (i % static_cast<size_t>(each) != 0)
         places[i] = places[i - 1] + 1;
     rows = Tensor::of<float>(DType::F32, rows.shape(), places).convertedTo(rows.type());
+  });
+}
+
+void keepExperts(mlir::func::FuncOp function, llvm::ArrayRef<PortShape> ports, NamedTensors &inputs) {
+  function.walk([&](nn::ExpertMatmulOp multiply) {
+    auto argument = argumentOf(multiply.getIndex());
+    auto input = argument ? inputs.find(ports[argument.getArgNumber()].name) : inputs.end();
+    const int64_t experts = tensorType(multiply.getW()).getDimSize(0);
+    if (input == inputs.end() || mlir::ShapedType::isDynamic(experts))
+      return;
+    std::vector<int64_t> named = input->second.toInts();
+    for (int64_t &expert : named)
+      expert %= experts;
+    input->second =
+        Tensor::of<int64_t>(DType::I64, input->second.shape(), named).convertedTo(input->second.type());
   });
 }
 

@@ -18,6 +18,8 @@ struct TrialSizes {
   int64_t batch, other;
 };
 inline constexpr TrialSizes unequalSizes{2, 5}, equalSizes{4, 4};
+/// For graphs that are right for neither: for one position, for multiples of 8, for what a convolution needs.
+inline constexpr TrialSizes otherSizes[] = {{2, 1}, {1, 1}, {8, 8}, {2, 16}, {2, 64}, {2, 512}};
 
 /// The values of all symbols in the ports' shapes.
 SymbolValues trialSymbols(llvm::ArrayRef<PortShape> ports, const TrialSizes &sizes);
@@ -36,6 +38,10 @@ NamedTensors randomInputs(llvm::ArrayRef<PortShape> ports, const TrialSizes &siz
 
 /// Makes the places of new rows, which nn.cache_write takes from inputs of `function`, follow each other.
 void orderRows(mlir::func::FuncOp function, llvm::ArrayRef<PortShape> ports, NamedTensors &inputs);
+
+/// Makes the experts that nn.expert_matmul takes from inputs of `function` ones that there are: what others
+/// are compared with is nobody's, but reads a neighbour's matrix.
+void keepExperts(mlir::func::FuncOp function, llvm::ArrayRef<PortShape> ports, NamedTensors &inputs);
 
 /// Largest relative L2 distance of two computations that round to `type` a few times each, and whose longest
 /// sum in f32 has as many terms as the largest dim of the inputs.

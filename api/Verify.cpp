@@ -237,6 +237,8 @@ private:
       trials.push_back(trials[1]);
       trials.back()[symbol] = size + 1;
     }
+    for (const TrialSizes &others : otherSizes)
+      trials.push_back(trialSymbols(sides.ports(), others));
     NamedTensors inputs;
     auto run = [&](const SymbolValues &symbols) {
       inputs = sides.randomInputs(symbols, random);

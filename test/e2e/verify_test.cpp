@@ -105,9 +105,28 @@ func.func @main(%q: tensor<16x4x16x32xf16>, %k: tensor<16x4x2x32xf16>, %v: tenso
   }
 }
 
+/// Exported for one position at a time: no other length is right.
+TEST(VerifyFusions, RewritesOfAGraphOfOnePosition) {
+  auto context = makeContext();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
+func.func @main(%x: tensor<?x?x8xf32> {nn.dims = ["batch", "sequence", 8]}) -> tensor<?x2x4xf32> {
+  %0 = nn.reshape %x {shape = ["batch", 8]} : (tensor<?x?x8xf32>) -> tensor<?x8xf32>
+  %1 = nn.reshape %0 {shape = ["batch", 2, 4]} : (tensor<?x8xf32>) -> tensor<?x2x4xf32>
+  %2 = nn.neg %1 : (tensor<?x2x4xf32>) -> tensor<?x2x4xf32>
+  return %2 : tensor<?x2x4xf32>
+})",
+                                                        context.get());
+  ASSERT_TRUE(module);
+  RewriteLog log;
+  ASSERT_TRUE(raise(*module, log));
+  EXPECT_FALSE(log.rewrites().empty());
+  Status status = verifyRewrites(log);
+  EXPECT_TRUE(bool(status)) << status.error().message;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, RunLineTests,
                          testing::Values("canonicalize", "fold-positions", "raise-norm", "raise-activation",
-                                         "raise-rope", "raise-attention"),
+                                         "raise-rope", "raise-attention", "raise-dense-experts"),
                          [](const auto &info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');
