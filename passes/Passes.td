@@ -61,8 +61,8 @@ def RaiseActivation : Pass<"nn-raise-activation", "::mlir::ModuleOp"> {
 def RaiseRope : Pass<"nn-raise-rope", "::mlir::ModuleOp"> {
   let summary = "decomposed rotary embeddings become nn.rope";
   let description = [{
-    Recognises half and interleaved pairs, tables with an entry for each element or each pair, partial
-    rotation, and casts around a rotation in f32. Rounding points are kept.
+    Recognises half and interleaved pairs, pairs that lie as halves afterwards, tables with an entry for each
+    element or each pair, partial rotation, and casts around a rotation in f32. Rounding points are kept.
   }];
 }
 

@@ -116,7 +116,25 @@ std::optional<Product> matchProduct(Value value, ShapeTable &shapes) {
   return std::nullopt;
 }
 
-// first = a cos - b sin, second = b cos + a sin
+/// The elements 0, 2, 4, … of the last dim, then the others.
+Value evenThenOdd(Value value, Location location, ShapeTable &shapes, OpBuilder &b) {
+  const DimShape whole = shapes.of(value);
+  DimShape pairs = whole;
+  pairs.back() = *whole.back().dividedBy(2);
+  pairs.push_back(2);
+  SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, static_cast<int64_t>(pairs.size())));
+  std::swap(order.back(), order[order.size() - 2]);
+  auto reshape = [&](Value x, const DimShape &shape) -> Value {
+    return nn::build<nn::ReshapeOp>(b, location, x,
+                                    b.getNamedAttr("shape", nn::dimsToAttr(b.getContext(), shape)));
+  };
+  Value turned = nn::build<nn::TransposeOp>(b, location, reshape(value, pairs),
+                                            b.getNamedAttr("perm", b.getDenseI64ArrayAttr(order)));
+  return reshape(turned, whole);
+}
+
+// first = a cos - b sin, second = b cos + a sin; `interleaved`: the results, which alternate. Where a and b
+// do and the results are halves, the elements are put in that order first.
 void raiseProducts(Value first, Value second, bool interleaved, Operation *root, Raiser &raiser) {
   auto sub = first.getDefiningOp<nn::SubOp>();
   auto add = second.getDefiningOp<nn::AddOp>();
@@ -127,7 +145,7 @@ void raiseProducts(Value first, Value second, bool interleaved, Operation *root,
   if (!aCos || !bSin || !bCos || !aSin)
     return;
   auto rotation = pairUp(aCos->element, bSin->element);
-  if (!rotation || rotation->interleaved != interleaved)
+  if (!rotation || (interleaved && !rotation->interleaved))
     return;
   auto same = [](const Product &left, const Product &right) {
     return left.element.source == right.element.source && left.element.start == right.element.start;
@@ -145,6 +163,10 @@ void raiseProducts(Value first, Value second, bool interleaved, Operation *root,
   }
   raiser.rewriter.setInsertionPoint(root);
   Value x = rotatedValue(*rotation, root->getLoc(), raiser.shapes, raiser.rewriter);
+  if (rotation->interleaved && !interleaved) {
+    x = evenThenOdd(x, root->getLoc(), raiser.shapes, raiser.rewriter);
+    rotation->interleaved = false;
+  }
   buildRope(root, *rotation, x, cos, sin, raiser);
 }
 

@@ -75,6 +75,49 @@ func.func @interleaved(%x: tensor<2x4x8xf32>, %cos: tensor<4x8xf32>, %sin: tenso
 
 // -----
 
+// DeepSeek's MLA: pairs rotate, and lie as halves afterwards.
+// CHECK-LABEL: func @pairs_to_halves
+// CHECK-NEXT: %[[P:.*]] = nn.reshape %{{.*}} {shape = [2, 4, 4, 2]} : (tensor<2x4x8xf32>) -> tensor<2x4x4x2xf32>
+// CHECK-NEXT: %[[T:.*]] = nn.transpose %[[P]] {perm = array<i64: 0, 1, 3, 2>} : (tensor<2x4x4x2xf32>) -> tensor<2x4x2x4xf32>
+// CHECK-NEXT: %[[H:.*]] = nn.reshape %[[T]] {shape = [2, 4, 8]} : (tensor<2x4x2x4xf32>) -> tensor<2x4x8xf32>
+// CHECK-NEXT: nn.rope %[[H]], %{{.*}} {interleaved = false, rotary_dim = 8 : i64} : (tensor<2x4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>)
+// CHECK-NEXT: return
+func.func @pairs_to_halves(%x: tensor<2x4x8xf32>, %cos: tensor<4x4xf32>, %sin: tensor<4x4xf32>) -> tensor<2x4x8xf32> {
+  %a = nn.slice %x {starts = [0, 0, 0], sizes = [2, 4, 4], steps = array<i64: 1, 1, 2>} : (tensor<2x4x8xf32>) -> tensor<2x4x4xf32>
+  %b = nn.slice %x {starts = [0, 0, 1], sizes = [2, 4, 4], steps = array<i64: 1, 1, 2>} : (tensor<2x4x8xf32>) -> tensor<2x4x4xf32>
+  %0 = nn.mul %a, %cos : (tensor<2x4x4xf32>, tensor<4x4xf32>) -> tensor<2x4x4xf32>
+  %1 = nn.mul %b, %sin : (tensor<2x4x4xf32>, tensor<4x4xf32>) -> tensor<2x4x4xf32>
+  %2 = nn.sub %0, %1 : (tensor<2x4x4xf32>, tensor<2x4x4xf32>) -> tensor<2x4x4xf32>
+  %3 = nn.mul %b, %cos : (tensor<2x4x4xf32>, tensor<4x4xf32>) -> tensor<2x4x4xf32>
+  %4 = nn.mul %a, %sin : (tensor<2x4x4xf32>, tensor<4x4xf32>) -> tensor<2x4x4xf32>
+  %5 = nn.add %3, %4 : (tensor<2x4x4xf32>, tensor<2x4x4xf32>) -> tensor<2x4x4xf32>
+  %6 = nn.concat %2, %5 {axis = 2 : i64} : (tensor<2x4x4xf32>, tensor<2x4x4xf32>) -> tensor<2x4x8xf32>
+  return %6 : tensor<2x4x8xf32>
+}
+
+// -----
+
+// The other way round nobody writes it: halves rotate and lie as pairs afterwards.
+// CHECK-LABEL: func @halves_to_pairs
+// CHECK-NOT: nn.rope
+func.func @halves_to_pairs(%x: tensor<2x4x8xf32>, %cos: tensor<4x4xf32>, %sin: tensor<4x4xf32>) -> tensor<2x4x8xf32> {
+  %a = nn.slice %x {starts = [0, 0, 0], sizes = [2, 4, 4], steps = array<i64: 1, 1, 1>} : (tensor<2x4x8xf32>) -> tensor<2x4x4xf32>
+  %b = nn.slice %x {starts = [0, 0, 4], sizes = [2, 4, 4], steps = array<i64: 1, 1, 1>} : (tensor<2x4x8xf32>) -> tensor<2x4x4xf32>
+  %0 = nn.mul %a, %cos : (tensor<2x4x4xf32>, tensor<4x4xf32>) -> tensor<2x4x4xf32>
+  %1 = nn.mul %b, %sin : (tensor<2x4x4xf32>, tensor<4x4xf32>) -> tensor<2x4x4xf32>
+  %2 = nn.sub %0, %1 : (tensor<2x4x4xf32>, tensor<2x4x4xf32>) -> tensor<2x4x4xf32>
+  %3 = nn.mul %b, %cos : (tensor<2x4x4xf32>, tensor<4x4xf32>) -> tensor<2x4x4xf32>
+  %4 = nn.mul %a, %sin : (tensor<2x4x4xf32>, tensor<4x4xf32>) -> tensor<2x4x4xf32>
+  %5 = nn.add %3, %4 : (tensor<2x4x4xf32>, tensor<2x4x4xf32>) -> tensor<2x4x4xf32>
+  %6 = nn.reshape %2 {shape = [2, 4, 4, 1]} : (tensor<2x4x4xf32>) -> tensor<2x4x4x1xf32>
+  %7 = nn.reshape %5 {shape = [2, 4, 4, 1]} : (tensor<2x4x4xf32>) -> tensor<2x4x4x1xf32>
+  %8 = nn.concat %6, %7 {axis = 3 : i64} : (tensor<2x4x4x1xf32>, tensor<2x4x4x1xf32>) -> tensor<2x4x4x2xf32>
+  %9 = nn.reshape %8 {shape = [2, 4, 8]} : (tensor<2x4x4x2xf32>) -> tensor<2x4x8xf32>
+  return %9 : tensor<2x4x8xf32>
+}
+
+// -----
+
 // Pairs in a dim of their own, products of each element.
 // CHECK-LABEL: func @paired
 // CHECK-NEXT: nn.rope %{{.*}} {interleaved = true, rotary_dim = 8 : i64} : (tensor<2x4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>)
