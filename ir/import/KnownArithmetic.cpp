@@ -20,6 +20,9 @@ std::optional<Dim> divide(const Dim &a, const Dim &b) {
   // Truncated toward zero: `(seq - 1) / 2` is 0 for no tokens, too.
   if (isPositive(b) && (a + b - Dim(1)).knownNonNegative())
     return Dim::max(a, Dim(0)).floorDiv(b);
+  // Of either sign.
+  if (b.knownNonNegative())
+    return Dim::max(a, Dim(0)).floorDiv(b) - Dim::max(Dim(0) - a, Dim(0)).floorDiv(b);
   return std::nullopt;
 }
 
