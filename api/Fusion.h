@@ -309,8 +309,8 @@ public:
   /// queued. Where ranks are processes, all of them call it, as they do with run().
   Result<NamedTensors> fetch(const NamedTensors &tensors);
   /// Inputs of many runs, copied once to where these read them: on one GPU, dense copies on it. They may be
-  /// passed on whole or in parts. Elsewhere, and of inputs that index a table, which runs look into, the
-  /// tensors themselves.
+  /// passed on whole or in parts. Elsewhere, and of inputs that runs look into, since they index a table or
+  /// decide which branch of an If runs, the tensors themselves.
   Result<NamedTensors> place(const NamedTensors &tensors);
   /// Microseconds of each of `iterations` runs, after three that are not measured: the device's time on a
   /// GPU, and the slowest rank's with several. `cold` empties the GPU's cache before each run.

@@ -288,12 +288,17 @@ Result<NamedTensors> Variants::fetch(const NamedTensors &tensors) {
   return front->backend->fetch(tensors);
 }
 
+bool Variants::decides(const Choice &at, const std::string &input) {
+  return !at.family &&
+         (at.input.name == input || decides(*at.sides[0], input) || decides(*at.sides[1], input));
+}
+
 Result<NamedTensors> Variants::place(const NamedTensors &tensors) {
   NamedTensors stay, move;
   for (const auto &[name, tensor] : tensors) {
-    const bool isLookedInto = llvm::any_of(
+    const bool isIndex = llvm::any_of(
         front->indexLimits, [&, &name = name](const IndexLimit &limit) { return limit.input == name; });
-    (isLookedInto ? stay : move)[name] = tensor;
+    (isIndex || decides(*choice, name) ? stay : move)[name] = tensor;
   }
   auto placed = front->backend->place(move);
   if (placed)

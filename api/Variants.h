@@ -39,6 +39,7 @@ public:
   Result<Chosen> choose(const NamedTensors &inputs, std::optional<void *> stream = std::nullopt);
   /// Copies on the host, after everything queued so far.
   Result<NamedTensors> fetch(const NamedTensors &tensors);
+  /// Copies where runs read them, but of inputs that choose() looks into.
   Result<NamedTensors> place(const NamedTensors &tensors);
 
   /// The one that create() compiled.
@@ -55,6 +56,7 @@ private:
 
   Variants(const CompileOptions &options, bool mayMeasure);
   static std::unique_ptr<Choice> choiceOf(const Graph &graph, const std::string &what);
+  static bool decides(const Choice &at, const std::string &input);
   /// Those of the branch that the inputs decide for; `rest` gets the inputs without those that do, if there
   /// are any.
   Result<Family *> familyOf(const NamedTensors &inputs, std::optional<NamedTensors> &rest, bool isOnStream);
