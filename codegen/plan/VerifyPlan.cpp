@@ -256,12 +256,30 @@ static Status verifyPorts(const ProgramPlan &plan, const std::vector<PortPlan> &
   return {};
 }
 
+/// A symbol that says how a launch of the preparation looks, but that only a run gives a value; or none.
+static std::optional<std::string> symbolOfRun(const KernelLaunch &launch) {
+  std::vector<Dim> sizes = {launch.gridX, launch.gridY, launch.gridZ};
+  for (const KernelArgument &argument : launch.arguments)
+    if (auto *scalar = std::get_if<ScalarArgument>(&argument))
+      sizes.push_back(scalar->value);
+    else if (auto *pointer = std::get_if<PointerArgument>(&argument))
+      sizes.push_back(pointer->byteOffset);
+  for (const Dim &size : sizes)
+    for (const std::string &symbol : size.symbols())
+      if (symbol != rankSymbol)
+        return symbol;
+  return std::nullopt;
+}
+
 /// The preparation, alone: everything that the steps find prepared is written, from weights.
 static Status verifyPreparation(const ProgramPlan &plan) {
   std::vector<bool> written(plan.buffers.size(), false);
   for (const Step &step : plan.preparation)
     for (const Alternative &alternative : step.alternatives)
-      for (const KernelLaunch &launch : alternative.launches)
+      for (const KernelLaunch &launch : alternative.launches) {
+        if (auto symbol = symbolOfRun(launch))
+          return badInput(fmt::format("launch at {}: the preparation depends on {}, which a run decides",
+                                      launch.location, *symbol));
         for (const KernelArgument &argument : launch.arguments) {
           const BufferId *buffer = bufferOf(argument);
           if (!buffer || *buffer >= plan.buffers.size())
@@ -272,6 +290,7 @@ static Status verifyPreparation(const ProgramPlan &plan) {
                                         launch.location, plan.buffers[*buffer].name));
           written[*buffer] = written[*buffer] || isWritten(argument);
         }
+      }
   for (BufferId id = 0; id < plan.buffers.size(); ++id) {
     const BufferPlan &buffer = plan.buffers[id];
     if (buffer.kind != BufferPlan::Kind::Prepared)

@@ -197,6 +197,10 @@ TEST(PlanVerify, APreparationMakesAllOfItsBuffersFromWeights) {
   EXPECT_EQ(verify(plan).error().message,
             "launch at layers.0.scale: the preparation uses buffer x, which a run fills");
   plan = preparedPlan();
+  plan.preparation[0].alternatives[0].launches[0].gridX = Dim::symbol("past");
+  EXPECT_EQ(verify(plan).error().message,
+            "launch at layers.0.scale: the preparation depends on past, which a run decides");
+  plan = preparedPlan();
   plan.steps[0].alternatives[0].launches[0].arguments[2] = PointerArgument{3, 0, /*written=*/true};
   EXPECT_NE(verify(plan).error().message.find("writes what the preparation makes"), std::string::npos);
 }
