@@ -5,7 +5,7 @@
 
 namespace fusion {
 
-/// A copy to the device between two steps would leave it idle for some 3 µs. So it has positions, cache rows
+/// A copy to the device between two steps would leave it idle for 2 to 3 µs. So it has positions, cache rows
 /// and draws of many steps at once, a mask of ones, of which each step takes what it needs, and what is the
 /// same in all steps. Masks with padding, and what runs look into for indices out of range, come from the
 /// host.

@@ -11,7 +11,7 @@
 #include "ir/base/Progress.h"
 #include "ir/dialect/Loop.h"
 #include "ir/dialect/Mesh.h"
-#include "ir/dialect/SymbolicShapes.h"
+#include "ir/dialect/SymbolsOf.h"
 #include "ir/dialect/Types.h"
 #include "passes/fuse/Candidate.h"
 #include "llvm/ADT/SetVector.h"
@@ -25,24 +25,6 @@ using namespace mlir;
 namespace fusion {
 
 namespace {
-/// Symbols that an op and its body speak of.
-void addSymbols(Operation *kernel, const nn::SymbolicShapes &shapes, std::set<std::string> &symbols) {
-  auto see = [&](const DimShape &dims) {
-    for (const Dim &dim : dims)
-      for (const std::string &symbol : dim.symbols())
-        symbols.insert(symbol);
-  };
-  for (Value input : kernel->getOperands())
-    see(shapes[input]);
-  kernel->walk([&](Operation *op) {
-    for (Value result : op->getResults())
-      see(shapes[result]);
-    for (NamedAttribute attribute : op->getAttrs())
-      if (auto dims = llvm::dyn_cast<ArrayAttr>(attribute.getValue()); dims && nn::isDimsAttr(dims))
-        see(nn::dimsFromAttr(dims));
-  });
-}
-
 /// Operands of `op` that `value`, of its body, is computed from; all if it has none.
 SmallVector<Value> operandsBehind(Operation *op, Value value) {
   SmallVector<Value> operands, left = {value};
@@ -102,7 +84,7 @@ OwningOpRef<ModuleOp> isolated(ArrayRef<Operation *> ops, const nn::SymbolicShap
   llvm::SetVector<Value> inputs;
   std::set<std::string> symbols;
   for (Operation *op : ops) {
-    addSymbols(op, shapes, symbols);
+    symbols.merge(nn::symbolsOf(op, shapes));
     for (Value operand : op->getOperands())
       if (Operation *producer = operand.getDefiningOp();
           !llvm::is_contained(ops, producer) &&

@@ -9,6 +9,7 @@
 #include "ir/base/BindSymbols.h"
 #include "ir/base/Hash.h"
 #include "ir/dialect/Mesh.h"
+#include "ir/dialect/SymbolsOf.h"
 #include "ir/dialect/Types.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -73,30 +74,13 @@ Status PlanBuilder::planOp(Operation *op) {
   return status;
 }
 
-static bool isOfRun(const Dim &dim) {
-  return llvm::any_of(dim.symbols(), [](const std::string &symbol) { return symbol != rankSymbol; });
-}
-
-/// Whether the op or its body speaks of a size that differs between runs: in an attribute, or in a shape.
-static bool speaksOfRun(Operation *op, const nn::SymbolicShapes &shapes) {
-  return op
-      ->walk([&](Operation *inner) {
-        const bool inShape = llvm::any_of(
-            inner->getResults(), [&](Value result) { return llvm::any_of(shapes[result], isOfRun); });
-        const bool inAttribute = llvm::any_of(inner->getAttrs(), [](NamedAttribute attribute) {
-          auto dims = llvm::dyn_cast<ArrayAttr>(attribute.getValue());
-          return dims && nn::isDimsAttr(dims) && llvm::any_of(nn::dimsFromAttr(dims), isOfRun);
-        });
-        return inShape || inAttribute ? WalkResult::interrupt() : WalkResult::advance();
-      })
-      .wasInterrupted();
-}
+static bool isOfRun(const std::string &symbol) { return symbol != rankSymbol; }
 
 bool PlanBuilder::isPrepared(Operation *op) const {
   auto isKept = [&](Value operand) {
     const View &view = views[operand];
-    const bool movesWithRun = isOfRun(view.offset) || llvm::any_of(view.shape, isOfRun);
-    return !movesWithRun && (nn::isStored(view.base) || prepared.contains(view.base));
+    return llvm::none_of(view.offset.symbols(), isOfRun) &&
+           (nn::isStored(view.base) || prepared.contains(view.base));
   };
   auto isStatic = [&](Value result) {
     return llvm::all_of(shapes[result], [](const Dim &dim) { return dim.isStatic(); }) &&
@@ -104,7 +88,7 @@ bool PlanBuilder::isPrepared(Operation *op) const {
   };
   const bool sums = op->walk([](nn::AllReduceOp) { return WalkResult::interrupt(); }).wasInterrupted();
   return !sums && op->getNumOperands() > 0 && llvm::all_of(op->getOperands(), isKept) &&
-         llvm::all_of(op->getResults(), isStatic) && !speaksOfRun(op, shapes);
+         llvm::all_of(op->getResults(), isStatic) && llvm::none_of(nn::symbolsOf(op, shapes), isOfRun);
 }
 
 KernelContext PlanBuilder::contextOf(llvm::ArrayRef<View> inputs, llvm::ArrayRef<View> outputs) const {

@@ -1,9 +1,7 @@
 #include "gemm_swap_ab.cuh"
 
 #include "gemm_cases.cuh"
-
-#include <cstring>
-#include <cuda.h>
+#include "weight_maps.cuh"
 
 template <int Rows, int Tiles, int Boxes, int Stages, int KSplit, bool KMajor>
 struct Config : GemmConfig {
@@ -28,21 +26,6 @@ KERNEL_CLUSTER(160, 1, 2) rows_64(const GRID_CONSTANT TensorMap a, const GRID_CO
 KERNEL_CLUSTER(160, 1, 2)
 rows_64_kn(const GRID_CONSTANT TensorMap a, const GRID_CONSTANT TensorMap b, bf16 *c) {
   gemm_swap_ab<Config<64, 1, 2, 6, 2, false>>(Sizes{64, narrow, wide}, Unscaled{}, StoreRounded<bf16>{c}, a, b);
-}
-
-/// Of `lines` of `length` elements, in boxes of `box` lines of 64.
-TensorMap map_of(const bf16 *matrix, i64 lines, i64 length, unsigned box) {
-  const cuuint64_t shape[] = {cuuint64_t(length), cuuint64_t(lines)}, stride[] = {cuuint64_t(2 * length)};
-  const cuuint32_t extent[] = {64, box}, steps[] = {1, 1};
-  alignas(64) CUtensorMap map;
-  if (cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<bf16 *>(matrix), shape,
-                             stride, extent, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                             CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
-    std::exit(1);
-  TensorMap copy;
-  std::memcpy(&copy, &map, sizeof copy);
-  return copy;
 }
 
 template <class Config, class Kernel>

@@ -6,10 +6,9 @@
 
 #include "matmul_chain.cuh"
 #include "runner.cuh"
+#include "weight_maps.cuh"
 
 #include <cmath>
-#include <cstring>
-#include <cuda.h>
 
 namespace chain {
 
@@ -46,20 +45,6 @@ __global__ void added_and_normed(bf16 *x, const f32 *sum, const bf16 *scale, bf1
 __global__ void mixed_of(const f32 *head_sums, bf16 *to) {
   for (int i = int(threadIdx.x); i < width; i += int(blockDim.x))
     to[(i64)blockIdx.x * width + i] = from_f32<bf16>(head_sums[(i64)blockIdx.x * heads + i]);
-}
-
-TensorMap map_of(const bf16 *matrix, i64 lines, i64 length, unsigned box_lines) {
-  const cuuint64_t shape[] = {cuuint64_t(length), cuuint64_t(lines)}, stride[] = {cuuint64_t(2 * length)};
-  const cuuint32_t extent[] = {64, box_lines}, steps[] = {1, 1};
-  alignas(64) CUtensorMap map;
-  if (cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<bf16 *>(matrix), shape,
-                             stride, extent, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                             CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
-    std::exit(1);
-  TensorMap copy;
-  std::memcpy(&copy, &map, sizeof copy);
-  return copy;
 }
 
 struct Weights {

@@ -264,6 +264,11 @@ static std::optional<std::string> symbolOfRun(const KernelLaunch &launch) {
       sizes.push_back(scalar->value);
     else if (auto *pointer = std::get_if<PointerArgument>(&argument))
       sizes.push_back(pointer->byteOffset);
+    else if (auto *map = std::get_if<TensorMapArgument>(&argument)) {
+      sizes.push_back(map->byteOffset);
+      sizes.insert(sizes.end(), map->shape.begin(), map->shape.end());
+      sizes.insert(sizes.end(), map->strides.begin(), map->strides.end());
+    }
   for (const Dim &size : sizes)
     for (const std::string &symbol : size.symbols())
       if (symbol != rankSymbol)
