@@ -6,6 +6,7 @@
 #include "ir/base/Progress.h"
 #include "runtime/AlternativePlan.h"
 #include "runtime/ShapePlan.h"
+#include "runtime/TypicalSizes.h"
 #include "runtime/cuda/CublasLt.h"
 
 #include <fmt/format.h>
@@ -151,14 +152,19 @@ std::string AlgorithmSelection::variantOf(const Pending &one, size_t candidate) 
   return std::string(variantName(step.alternatives[one.candidates[candidate]]));
 }
 
-Status AlgorithmSelection::decide(const SymbolValues &symbols, bool mayMeasure, const std::string &device,
-                                  const std::function<void()> &compile) {
+std::vector<int64_t> AlgorithmSelection::valuesAt(const SymbolValues &symbols) const {
   std::vector<int64_t> values;
   for (const Dim &dim : distinct) {
     Result<int64_t> value =
         dim.evaluate(symbols); // one that does not evaluate is an error of who plans the shapes
     values.push_back(value ? *value : 0);
   }
+  return values;
+}
+
+Status AlgorithmSelection::decide(const SymbolValues &symbols, bool mayMeasure, const std::string &device,
+                                  const std::function<void()> &compile) {
+  const std::vector<int64_t> values = valuesAt(symbols);
   std::vector<std::optional<Pending>> open;
   std::vector<Pending> pending;
   for (size_t i = 0; i < measured.size(); ++i) {
@@ -169,9 +175,20 @@ Status AlgorithmSelection::decide(const SymbolValues &symbols, bool mayMeasure, 
     if (isNew)
       pending.push_back(*open.back());
   }
-  if (!pending.empty())
-    if (Status status = settle(std::move(pending), {symbols, mayMeasure, device, compile}); !status)
-      return status;
+  if (!pending.empty()) {
+    const SymbolValues typical = typicalSizes(plan, symbols);
+    const std::vector<int64_t> typicalValues = valuesAt(typical);
+    const auto others = std::partition(pending.begin(), pending.end(), [&](const Pending &one) {
+      const std::optional<Pending> there = choiceAt(one.index, typicalValues);
+      return there && there->candidates == one.candidates;
+    });
+    std::vector<Pending> asGiven(others, pending.end());
+    pending.erase(others, pending.end());
+    for (auto &&[some, sizes] : {std::pair(&pending, &typical), std::pair(&asGiven, &symbols)})
+      if (!some->empty())
+        if (Status status = settle(std::move(*some), {*sizes, mayMeasure, device, compile}); !status)
+          return status;
+  }
   ofLibrary = ofKernels = {};
   for (size_t i = 0; i < measured.size(); ++i) {
     auto found = open[i] ? decided.find(open[i]->key) : decided.end();
@@ -265,7 +282,7 @@ void AlgorithmSelection::measure(std::vector<Pending> pending, const Conditions 
   std::erase_if(pending, [&](const Pending &one) {
     const Step &step = plan.steps[measured[one.index].step];
     std::vector<ProgramPlan> set;
-    std::string key = fmt::format("alternatives 1\n{}\n{}", device, fmt::join(one.key.second, " "));
+    std::string key = fmt::format("alternatives 2\n{}\n{}", device, fmt::join(one.key.second, " "));
     for (uint32_t candidate : one.candidates) {
       set.push_back(planOfAlternative(plan, step.alternatives[candidate]));
       key += "\n" + toJson(set.back());

@@ -16,8 +16,9 @@ namespace fusion {
 Result<std::string> forcedVariant();
 
 /// Decisions hold for as many rows, and other sizes, as there are up to a power of two: each is made on the
-/// first run with such sizes, by timing the candidates on buffers of their own, and kept on disk. Not
-/// thread-safe; the plan must outlive it.
+/// first run with such sizes, by timing the candidates on buffers of their own, and kept on disk. Caches that
+/// grow from run to run are as long there as they typically become (TypicalSizes.h). Not thread-safe; the
+/// plan must outlive it.
 class AlgorithmSelection {
 public:
   AlgorithmSelection(const ProgramPlan &plan, const ExecutorOptions &options);
@@ -59,6 +60,8 @@ private:
   };
 
   uint32_t place(const Dim &dim);
+  /// Of `distinct`.
+  std::vector<int64_t> valuesAt(const SymbolValues &symbols) const;
   /// What is to be decided at these sizes, if there is a choice.
   std::optional<Pending> choiceAt(size_t index, const std::vector<int64_t> &values) const;
   struct Conditions {

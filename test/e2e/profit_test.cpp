@@ -268,8 +268,8 @@ protected:
     BackendFactory factory =
         [this, fused](std::span<const KernelPlan> kernels) -> Result<std::unique_ptr<Backend>> {
       ++made;
-      return std::unique_ptr<Backend>(
-          std::make_unique<TimingBackend>(kernels, [this, fused](const KernelPlan &kernel) {
+      return std::unique_ptr<Backend>(std::make_unique<TimingBackend>(
+          kernels, [this, fused](const KernelPlan &kernel, const Backend::Launch &) {
             ++launches;
             return kernel.source.find("out1") != std::string::npos ? fused : 1.0;
           }));

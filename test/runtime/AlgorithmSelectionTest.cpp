@@ -35,8 +35,9 @@ protected:
     AlgorithmSelection made(plan, options);
     made.timeOn([this](std::span<const KernelPlan> kernels) -> Result<std::unique_ptr<Backend>> {
       ++measurements;
-      return std::unique_ptr<Backend>(
-          std::make_unique<TimingBackend>(kernels, [this](const KernelPlan &kernel) {
+      return std::unique_ptr<Backend>(std::make_unique<TimingBackend>(
+          kernels, [this](const KernelPlan &kernel, const Backend::Launch &launch) {
+            measuredRows = launch.grid[0];
             return kernel.name == "ours" ? ours : kernel.isLibraryCall ? library : other;
           }));
     });
@@ -55,6 +56,7 @@ protected:
   ProgramPlan plan = twoMatmuls();
   double ours = 5, library = 3, other = 1;
   int measurements = 0;
+  uint32_t measuredRows = 0;
 };
 
 TEST_F(Selection, ThePlanIsValidAndCountsOneAlternative) {
@@ -155,6 +157,24 @@ TEST_F(Selection, BetweenTwoKernels) {
   ASSERT_TRUE(decide(others, 17));
   EXPECT_TRUE(byLibrary(others, 0));
   EXPECT_EQ(measurements, 2);
+}
+
+/// Rows that stand for the positions of a cache: the first step of many is not what they are measured by.
+TEST_F(Selection, AtTheLengthThatCachesTypicallyHave) {
+  plan = twoKernels();
+  for (Step &step : plan.steps)
+    step.alternatives[1].when = {{Dim::symbol("rows"), 1, 200}};
+  plan.inputs[0].strides = {64, 1};
+  plan.buffers[0].shape[0] = 300;
+  setenv("FUSION_CUBLASLT", "0", 1);
+  AlgorithmSelection chosen = selection();
+  ASSERT_TRUE(decide(chosen, 3));
+  EXPECT_EQ(measuredRows, 150u);
+  EXPECT_TRUE(byLibrary(chosen, 0));
+  plan.buffers[0].shape[0] = 600; // at 300 there is no choice
+  AlgorithmSelection asGiven = selection();
+  ASSERT_TRUE(decide(asGiven, 5));
+  EXPECT_EQ(measuredRows, 5u);
 }
 
 /// What one kernel gains over two must be more than the overlap of a launch with the one before it.

@@ -10,7 +10,7 @@ namespace fusion::test {
 
 class TimingBackend : public Backend {
 public:
-  using Cost = std::function<double(const KernelPlan &)>; ///< microseconds
+  using Cost = std::function<double(const KernelPlan &, const Launch &)>; ///< microseconds
 
   TimingBackend(std::span<const KernelPlan> plans, Cost cost) : plans(plans), cost(std::move(cost)) {}
 
@@ -40,7 +40,7 @@ public:
     return {};
   }
   Status launch(const Launch &launch) override {
-    elapsed += cost(plans[launch.kernel]);
+    elapsed += cost(plans[launch.kernel], launch);
     return {};
   }
   Status synchronize() override { return {}; }
