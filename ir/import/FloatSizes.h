@@ -9,8 +9,10 @@
 
 namespace fusion::onnx {
 
-/// The integer of one element that `value` is, where it is rounded from sums, products and quotients of sizes
-/// and constants that floats hold exactly; nothing else.
+/// The few integers that `value` is, row-major, where it is rounded from sums, products, quotients, largest
+/// and smallest of sizes and constants that floats hold exactly; nothing else.
+std::optional<DimShape> sizesThroughFloats(mlir::Value value);
+/// The same of one element.
 std::optional<Dim> sizeThroughFloats(mlir::Value value);
 
 } // namespace fusion::onnx

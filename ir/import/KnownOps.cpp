@@ -147,15 +147,55 @@ bool evaluateCast(NodeImporter &n) {
 }
 
 bool evaluateConcat(NodeImporter &n) {
-  KnownInts result;
+  std::vector<KnownInts> parts;
   for (unsigned i = 0; i < n.inputCount(); ++i) {
     auto part = knownInput(n, i);
-    if (!part || part->shape.size() != 1)
+    if (!part || part->shape.empty() || part->shape.size() != (i == 0 ? *part : parts[0]).shape.size())
       return false;
-    result.values.insert(result.values.end(), part->values.begin(), part->values.end());
+    parts.push_back(std::move(*part));
   }
-  n.resultKnown(0, result.values, {static_cast<int64_t>(result.values.size())}, n.inputType(0));
+  if (parts.empty())
+    return false;
+  KnownInts result;
+  result.shape = parts[0].shape;
+  const int64_t axis = n.axis(n.intAttribute("axis", 0), static_cast<int64_t>(result.shape.size()));
+  if (n.failed())
+    return true;
+  int64_t &along = result.shape[axis];
+  along = 0;
+  for (const KnownInts &part : parts) {
+    along += part.shape[axis];
+    for (size_t i = 0; i < part.shape.size(); ++i)
+      if (static_cast<int64_t>(i) != axis && part.shape[i] != result.shape[i])
+        return false; // an error of the op's own
+  }
+  const int64_t outer = elementCount(ArrayRef(result.shape).take_front(axis));
+  for (int64_t o = 0; o < outer; ++o)
+    for (const KnownInts &part : parts) {
+      const auto row = static_cast<int64_t>(part.values.size()) / outer;
+      result.values.insert(result.values.end(), part.values.begin() + o * row,
+                           part.values.begin() + (o + 1) * row);
+    }
+  if (static_cast<int64_t>(result.values.size()) > mostElements)
+    return false;
+  n.resultKnown(0, result.values, result.shape, n.inputType(0));
   return true;
+}
+
+/// And and Or of which one operand alone says what the result is, `decisive` everywhere.
+bool evaluateDecided(NodeImporter &n, int64_t decisive) {
+  for (unsigned i = 0; i < 2; ++i) {
+    auto known = knownInput(n, i);
+    auto other = staticShape(n.shape(1 - i));
+    if (!known || !other || known->values.empty() ||
+        !llvm::all_of(known->values, [&](const Dim &value) { return value == Dim(decisive); }))
+      continue;
+    if (auto shape = broadcastShapes({known->shape, *other})) {
+      n.resultKnown(0, DimShape(elementCount(*shape), Dim(decisive)), *shape, n.inputType(0));
+      return true;
+    }
+  }
+  return false;
 }
 
 bool evaluateGather(NodeImporter &n) {
@@ -313,11 +353,17 @@ void registerKnown(HandlerTable &table) {
   binary("Greater", [](const Dim &a, const Dim &b) { return less(b, a); }, true);
   binary("LessOrEqual", [](const Dim &a, const Dim &b) { return negate(less(b, a)); }, true);
   binary("GreaterOrEqual", [](const Dim &a, const Dim &b) { return negate(less(a, b)); }, true);
-  for (const char *prefix : {"", "Bitwise"}) {
-    binary((Twine(prefix) + "And").str(), [](const Dim &a, const Dim &b) { return logic(a, b, '&'); });
-    binary((Twine(prefix) + "Or").str(), [](const Dim &a, const Dim &b) { return logic(a, b, '|'); });
-    binary((Twine(prefix) + "Xor").str(), [](const Dim &a, const Dim &b) { return logic(a, b, '^'); });
-  }
+  const auto logicAnd = [](const Dim &a, const Dim &b) { return logic(a, b, '&'); };
+  const auto logicOr = [](const Dim &a, const Dim &b) { return logic(a, b, '|'); };
+  const auto logicXor = [](const Dim &a, const Dim &b) { return logic(a, b, '^'); };
+  binary("BitwiseAnd", logicAnd);
+  binary("BitwiseOr", logicOr);
+  binary("BitwiseXor", logicXor);
+  binary("Xor", logicXor);
+  table.addEvaluator(
+      "And", [=](NodeImporter &n) { return evaluateDecided(n, 0) || evaluateBinary(n, logicAnd, false); });
+  table.addEvaluator(
+      "Or", [=](NodeImporter &n) { return evaluateDecided(n, 1) || evaluateBinary(n, logicOr, false); });
   table.addEvaluator("Where", evaluateWhere);
   table.addEvaluator("Cast", evaluateCast);
   table.addEvaluator("CastLike", evaluateCast);

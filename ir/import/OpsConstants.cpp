@@ -1,4 +1,5 @@
 // Constants, ranges, fills and pass-through ops.
+#include "ir/import/FloatSizes.h"
 #include "ir/import/Graph.h"
 #include "ir/import/Known.h"
 
@@ -70,22 +71,38 @@ void constantOfShape(NodeImporter &n) {
   n.result(0, n.expand(n.constant(value->reshaped({})), shape));
 }
 
+/// How many numbers there are from `start` to before `limit`; `step` is not 0.
+Dim countOf(const Dim &start, const Dim &limit, int64_t step) {
+  Dim span = step > 0 ? limit - start : start - limit;
+  return Dim::max(span, Dim(0)).ceilDiv(Dim(std::abs(step)));
+}
+
+/// The delta may be left out of com.microsoft's.
 void range(NodeImporter &n) {
   Type type = n.inputType(0);
   if (n.failed())
     return;
   Dim count;
+  const bool hasStep = n.has(2);
   if (llvm::isa<FloatType>(type)) {
-    auto start = n.constantScalar(0), limit = n.constantScalar(1), step = n.constantScalar(2);
-    if (!start || !limit || !step || *step == 0)
-      return n.fail("the number of values depends on run-time data");
-    double size = std::ceil((*limit - *start) / *step);
-    if (!(size <= 1e12))
-      return n.fail("the number of values is out of range");
-    count = Dim(static_cast<int64_t>(std::max(size, 0.0)));
+    auto start = n.constantScalar(0), limit = n.constantScalar(1),
+         step = hasStep ? n.constantScalar(2) : std::optional(1.0);
+    if (start && limit && step && *step != 0) {
+      double size = std::ceil((*limit - *start) / *step);
+      if (!(size <= 1e12))
+        return n.fail("the number of values is out of range");
+      count = Dim(static_cast<int64_t>(std::max(size, 0.0)));
+    } else {
+      auto first = sizeThroughFloats(n.operand(0)), end = sizeThroughFloats(n.operand(1));
+      if (n.failed())
+        return;
+      if (!first || !end || !step || *step == 0 || *step != std::round(*step) || std::abs(*step) > 1e9)
+        return n.fail("the number of values depends on run-time data");
+      count = countOf(*first, *end, static_cast<int64_t>(*step));
+    }
   } else {
     DimShape start = n.requireKnown(0, "start"), limit = n.requireKnown(1, "limit");
-    std::vector<int64_t> step = n.requireConstants(2, "delta");
+    std::vector<int64_t> step = hasStep ? n.requireConstants(2, "delta") : std::vector<int64_t>{1};
     if (n.failed())
       return;
     if (start.size() != 1 || limit.size() != 1 || step.size() != 1 || step[0] == 0)
@@ -96,10 +113,9 @@ void range(NodeImporter &n) {
     if (start[0].isStatic() && limit[0].isStatic() &&
         __builtin_sub_overflow(limit[0].value(), start[0].value(), &difference))
       return n.fail("the number of values is out of range");
-    Dim span = step[0] > 0 ? limit[0] - start[0] : start[0] - limit[0];
-    count = Dim::max(span, Dim(0)).ceilDiv(Dim(std::abs(step[0])));
+    count = countOf(start[0], limit[0], step[0]);
   }
-  Value start = n.reshape(n.operand(0), {}), step = n.reshape(n.operand(2), {});
+  Value start = n.reshape(n.operand(0), {}), step = hasStep ? n.reshape(n.operand(2), {}) : n.scalar(type, 1);
   n.result(0, n.build<nn::IotaOp>({start, step}, n.dims("size", {count})));
 }
 
@@ -135,6 +151,7 @@ void registerConstants(HandlerTable &table) {
   table.add("", "Constant", 0, 0, constant);
   table.add("", "ConstantOfShape", 1, 1, constantOfShape);
   table.add("", "Range", 3, 3, range);
+  table.add("com.microsoft", "Range", 2, 3, range);
   table.add("", "EyeLike", 1, 1, eyeLike);
   table.add("", "Identity", 1, 1, [](NodeImporter &n) { n.forward(0, 0); });
   table.add("", "Dropout", 1, 3, dropout);

@@ -1,4 +1,5 @@
 // Loop and Scan as loops that are run: what a step does is imported once, into a function of its own.
+#include "ir/import/CountedLoop.h"
 #include "ir/import/LoopBuilder.h"
 #include "ir/import/Subgraph.h"
 
@@ -55,11 +56,18 @@ namespace {
 
 Type flagType(NodeImporter &n) { return n.builder().getI1Type(); }
 
-/// The body of a Loop, once: `conditional` if its condition is looked at. `steps`: how many at most, where
-/// that follows from sizes; `limit` where it is data; neither where there is no limit. False where the
-/// condition has to be looked at.
-bool repeatBody(NodeImporter &n, const proto::GraphProto &body, bool conditional, std::optional<Dim> steps,
+enum class Ends : uint8_t {
+  Counted, ///< after a number of steps, whatever the condition is
+  Unasked, ///< the same, if the condition turns out to hold
+  ByCondition,
+};
+
+/// The body of a Loop, once. `steps`: how many at most, where that follows from sizes; `limit` where it is
+/// data; neither where there is no limit. False where the body has to be built otherwise: the condition has
+/// to be looked at, or `steps`, which says how many after all.
+bool repeatBody(NodeImporter &n, const proto::GraphProto &body, Ends ends, std::optional<Dim> &steps,
                 Value limit, Value condition, ArrayRef<Value> initial) {
+  const bool conditional = ends == Ends::ByCondition;
   Value first = condition ? condition : n.scalar(flagType(n), 1);
   if (conditional && limit)
     first = n.build<nn::AndOp>({first, n.build<nn::LessOp>({n.scalar(n.i64Type(), 0), limit})});
@@ -68,15 +76,29 @@ bool repeatBody(NodeImporter &n, const proto::GraphProto &body, bool conditional
   Values inputs = {graphValue(n, loop.index()),
                    conditional ? graphValue(n, goesOn) : knownScalar(n, 1, flagType(n))};
   const unsigned firstState = conditional ? 2 : 1;
-  for (Value value : initial)
-    inputs.push_back(graphValue(n, loop.state(value)));
+  CountingStep step{.initial = initial, .first = condition};
+  for (Value value : initial) {
+    step.states.push_back(loop.state(value));
+    inputs.push_back(graphValue(n, step.states.back()));
+  }
   auto outputs = n.failed() ? std::nullopt : inlined(n, body, inputs);
   if (!outputs)
     return true;
-  if (!conditional && holds(n, outputs->front()) != true)
+  if (ends == Ends::Unasked && holds(n, outputs->front()) != true)
     return false;
   if (!conditional && !steps)
     return n.fail("it never ends: there is neither a number of steps nor a condition that changes"), true;
+  if (conditional && !limit) {
+    step.goesOn = built(n, outputs->front());
+    for (size_t i = 0; i < initial.size(); ++i)
+      step.next.push_back(built(n, (*outputs)[1 + i]));
+    if (n.failed())
+      return true;
+    if (auto counted = countedSteps(step)) {
+      steps = steps ? Dim::min(*steps, *counted) : *counted;
+      return false;
+    }
+  }
   if (conditional) {
     Value next = n.reshape(built(n, outputs->front()), {});
     if (limit)
@@ -130,10 +152,13 @@ void runLoop(NodeImporter &n, const proto::GraphProto &body, GraphValue *conditi
   if (n.failed())
     return;
   const DimReplacements learnt = n.owner().learntSoFar();
-  if (!limit && before && repeatBody(n, body, false, steps, limit, asked, initial))
+  if (!limit && before && repeatBody(n, body, Ends::Unasked, steps, limit, asked, initial))
     return;
   n.owner().forgetSince(learnt);
-  repeatBody(n, body, true, steps, limit, asked, initial);
+  if (repeatBody(n, body, Ends::ByCondition, steps, limit, asked, initial))
+    return;
+  n.owner().forgetSince(learnt);
+  repeatBody(n, body, Ends::Counted, steps, limit, Value(), initial);
 }
 
 namespace {

@@ -10,9 +10,9 @@ namespace fusion::onnx {
 
 namespace {
 
-/// Ends at or beyond these mean "to the end", whatever the size.
-constexpr int64_t farEnd = std::numeric_limits<int32_t>::max(),
-                  farStart = std::numeric_limits<int32_t>::min();
+/// Ends at or beyond these mean "to the end", whatever the size: tf2onnx writes a billion, others the largest
+/// number of a type.
+constexpr int64_t farEnd = 1'000'000'000, farStart = -farEnd;
 
 /// A start or end of Slice as a position in [low, high], where `size` is that of the dim.
 Dim position(const Dim &value, const Dim &size, const Dim &low, const Dim &high) {

@@ -81,8 +81,8 @@ Result<const DimShape *> GraphImporter::known(GraphValue &value) {
       return &*value.known;
     }
   if (value.value && llvm::isa<IntegerType>(value.element) && !value.element.isInteger(1))
-    if (auto size = sizeThroughFloats(value.value)) {
-      value.known = DimShape{*size};
+    if (auto sizes = sizesThroughFloats(value.value)) {
+      value.known = std::move(*sizes);
       return &*value.known;
     }
   if (!value.tensor || value.info.code != FloatCode::None ||

@@ -1,0 +1,141 @@
+// Sizes as tf2onnx spells them: through floats, with a billion for "to the end", counted by loops.
+#include "ModelBuilder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fusion::test {
+namespace {
+
+using proto::AttributeProto;
+using proto::TensorProto;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+void floats(ModelBuilder &b, const std::string &name, const std::vector<float> &values, bool scalar = true) {
+  auto *tensor = b.graph().add_initializer();
+  tensor->set_name(name);
+  tensor->set_data_type(TensorProto::FLOAT);
+  if (!scalar)
+    tensor->add_dims(static_cast<int64_t>(values.size()));
+  for (float value : values)
+    tensor->add_float_data(value);
+}
+
+/// x: [n, 8], and n as `size`, of i64, and `float`.
+ModelBuilder sized() {
+  ModelBuilder b;
+  b.input("x", TensorProto::FLOAT, {"n", "8"}).output("y").ints("zero", {0}, true);
+  b.node("Shape", {"x"}, {"shape"});
+  b.node("Gather", {"shape", "zero"}, {"size"});
+  ModelBuilder::attribute(b.node("Cast", {"size"}, {"float"}), "to", TensorProto::FLOAT);
+  return b;
+}
+
+TEST(ImportSizes, RangesOfFloats) {
+  ModelBuilder b = sized();
+  floats(b, "start", {0});
+  floats(b, "step", {1});
+  b.node("Range", {"start", "float", "step"}, {"y"});
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("nn.iota"), HasSubstr("nn.dims = [\"n\"]")));
+  ModelBuilder down = sized();
+  floats(down, "step", {-2});
+  down.node("Neg", {"float"}, {"end"});
+  down.node("Range", {"float", "end", "step"}, {"y"});
+  EXPECT_THAT(Importer().text(down), HasSubstr("nn.dims = [\"n\"]"));
+  ModelBuilder parts = sized();
+  floats(parts, "start", {0});
+  floats(parts, "step", {0.5});
+  parts.node("Range", {"start", "float", "step"}, {"y"});
+  EXPECT_THAT(Importer().text(parts), HasSubstr("the number of values depends on run-time data"));
+}
+
+TEST(ImportSizes, RangeOfMicrosoft) {
+  ModelBuilder b = sized();
+  b.importDomain("com.microsoft", 1);
+  b.node("Range", {"zero", "size"}, {"y"}, "com.microsoft");
+  EXPECT_THAT(Importer().text(b), AllOf(HasSubstr("nn.iota"), HasSubstr("nn.dims = [\"n\"]")));
+}
+
+TEST(ImportSizes, ABillionIsTheEnd) {
+  ModelBuilder b = sized();
+  b.ints("from", {1}).ints("to", {1'000'000'000}).ints("axes", {0});
+  b.node("Slice", {"x", "from", "to", "axes"}, {"y"});
+  EXPECT_THAT(Importer().text(b),
+              AllOf(HasSubstr("nn.dims = [\"n - min(1, n)\", 8]"), Not(HasSubstr("1000000000"))));
+}
+
+/// As a strided slice clamps its ends: in floats, and turned around where its step is negative, which it is
+/// not.
+TEST(ImportSizes, EndsThroughVectorsOfFloats) {
+  ModelBuilder b = sized();
+  b.ints("row", {1}).ints("nought", {0}).ints("billion", {1'000'000'000}, true).ints("axes", {0, 1});
+  b.ints("ones", {1, 1}).ints("begin", {0, 0}).ints("other", {-1'000'000'000}, true);
+  floats(b, "bounds", {-1e9F, 1e9F}, false);
+  b.node("Reshape", {"size", "row"}, {"one"});
+  ModelBuilder::attribute(b.node("Concat", {"one", "nought"}, {"both"}), "axis", 0);
+  ModelBuilder::attribute(b.node("Cast", {"both"}, {"floats"}), "to", TensorProto::FLOAT);
+  b.node("Max", {"floats", "bounds"}, {"larger"});
+  ModelBuilder::attribute(b.node("Cast", {"larger"}, {"ends"}), "to", TensorProto::INT64);
+  b.node("Equal", {"ends", "billion"}, {"open"});
+  b.node("Less", {"ones", "zero"}, {"backwards"});
+  b.node("And", {"open", "backwards"}, {"turned"});
+  b.node("Where", {"turned", "other", "ends"}, {"to"});
+  b.node("Slice", {"x", "begin", "to", "axes", "ones"}, {"y"});
+  EXPECT_THAT(Importer().text(b), HasSubstr("nn.dims = [\"n\", 8]"));
+  b.graph().mutable_node(10)->set_op_type("Or"); // now it is asked what is open
+  EXPECT_THAT(Importer().text(b), HasSubstr("ends (input 2, 'to') depends on run-time data"));
+}
+
+TEST(ImportSizes, MatricesOfPads) {
+  ModelBuilder b = sized();
+  b.ints("nothing", {0, 0}).ints("pair", {1, 2}).ints("row", {1}).ints("flat", {-1}).ints("nought", {0});
+  b.node("Reshape", {"nothing", "pair"}, {"first"});
+  b.node("Reshape", {"size", "row"}, {"one"});
+  ModelBuilder::attribute(b.node("Concat", {"nought", "one"}, {"behind"}), "axis", 0);
+  b.node("Reshape", {"behind", "pair"}, {"second"});
+  ModelBuilder::attribute(b.node("Concat", {"second", "first"}, {"pads"}), "axis", 0);
+  b.node("Transpose", {"pads"}, {"turned"});
+  b.node("Reshape", {"turned", "flat"}, {"all"});
+  b.node("Pad", {"x", "all"}, {"y"});
+  EXPECT_THAT(Importer().text(b), HasSubstr("nn.dims = [\"2*n\", 8]"));
+}
+
+/// for (i = 0; i < n; i += by) y.append(x[i] + x[i]); `first`: whether there is a first step.
+ModelBuilder counting(int64_t by, const std::string &first, const std::string &compare = "Less") {
+  ModelBuilder b = sized();
+  floats(b, "start", {0});
+  b.node("Less", {"start", "float"}, {"asked"});
+  auto &node = b.node("Loop", {"", first, "zero"}, {"end", "y"});
+  auto *attribute = node.add_attribute();
+  attribute->set_name("body");
+  attribute->set_type(AttributeProto::GRAPH);
+  auto *graph = attribute->mutable_g();
+  for (const char *input : {"step", "c", "i"})
+    graph->add_input()->set_name(input);
+  *graph->add_initializer() = ModelBuilder::intTensor("by", {by}, true);
+  ModelBuilder::fill(*graph->add_node(), "Add", {"i", "by"}, {"next"});
+  ModelBuilder::attribute(ModelBuilder::fill(*graph->add_node(), "Cast", {"next"}, {"f"}), "to",
+                          TensorProto::FLOAT);
+  ModelBuilder::fill(*graph->add_node(), compare, {"f", "float"}, {"more"});
+  ModelBuilder::fill(*graph->add_node(), "Gather", {"x", "i"}, {"row"});
+  ModelBuilder::fill(*graph->add_node(), "Add", {"row", "row"}, {"twice"});
+  for (const char *output : {"more", "next", "twice"})
+    graph->add_output()->set_name(output);
+  return b;
+}
+
+TEST(ImportSizes, LoopsThatCountToASize) {
+  EXPECT_THAT(Importer().text(counting(1, "asked")), HasSubstr("steps = [\"n\"]"));
+  EXPECT_THAT(Importer().text(counting(2, "asked")), HasSubstr("steps = [\"(n + 1)//2\"]"));
+  EXPECT_THAT(Importer().text(counting(1, "")), HasSubstr("steps = [\"max(1, n)\"]")); // one at least
+  const char *isData = "how many there are depends on run-time data";
+  EXPECT_THAT(Importer().text(counting(-1, "asked")), HasSubstr(isData));
+  EXPECT_THAT(Importer().text(counting(1, "asked", "LessOrEqual")), HasSubstr(isData)) << "unlike at first";
+  EXPECT_THAT(Importer().text(counting(1, "", "LessOrEqual")), HasSubstr("steps = [\"n + 1\"]"));
+  EXPECT_THAT(Importer().text(counting(1, "asked", "Greater")), HasSubstr(isData));
+}
+
+} // namespace
+} // namespace fusion::test
