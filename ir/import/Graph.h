@@ -68,6 +68,7 @@ public:
   Result<mlir::OwningOpRef<mlir::ModuleOp>> run();
   /// After run(): see InputShapes::learnt.
   DimReplacements learntDims() const { return inputs.learnt(replacements); }
+  const DimReplacements &shiftedDims() const { return inputs.shiftedDims; }
 
   // ── For NodeImporter
   // ──────────────────────────────────────────────────────────────────────────────────────

@@ -39,6 +39,39 @@ static std::string onOneLine(std::string message) {
   return message;
 }
 
+/// An input that nothing reads may be of any size, where others tell what the file names its dims by: in the
+/// first step of a merged decoder runtimes give caches of one row or none for the encoder's.
+static void freeUnusedInputs(ModuleOp module) {
+  auto function = *module.getOps<func::FuncOp>().begin();
+  Block &block = function.getBody().front();
+  llvm::DenseSet<Value> read; // by what a result follows from
+  for (Operation &op : llvm::reverse(block))
+    if (op.hasTrait<OpTrait::IsTerminator>() ||
+        llvm::any_of(op.getResults(), [&](Value result) { return read.contains(result); }))
+      read.insert_range(op.getOperands());
+  auto dimsOf = [&](BlockArgument argument) {
+    auto dims = function.getArgAttrOfType<ArrayAttr>(argument.getArgNumber(), nn::dimsAttr);
+    return dims ? nn::dimsFromAttr(dims) : DimShape();
+  };
+  std::set<std::string> told;
+  for (BlockArgument argument : block.getArguments())
+    for (const Dim &dim : dimsOf(argument))
+      if (const std::set<std::string> symbols = dim.symbols();
+          read.contains(argument) && symbols.size() == 1 && dim == Dim::symbol(*symbols.begin()))
+        told.insert(*symbols.begin());
+  for (BlockArgument argument : block.getArguments()) {
+    auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::nameAttr);
+    if (read.contains(argument) || !name)
+      continue;
+    DimShape dims = dimsOf(argument);
+    for (auto [i, dim] : llvm::enumerate(dims))
+      if (!dim.isStatic() &&
+          llvm::all_of(dim.symbols(), [&](const std::string &symbol) { return told.contains(symbol); }))
+        dim = Dim::symbol(symbolName(name.getValue().str(), i));
+    function.setArgAttr(argument.getArgNumber(), nn::dimsAttr, nn::dimsToAttr(module.getContext(), dims));
+  }
+}
+
 Result<OwningOpRef<ModuleOp>> importOnnx(MLIRContext &context, const std::string &path,
                                          const ImportOptions &options,
                                          std::optional<DecidingInput> *deciding) {
@@ -54,12 +87,20 @@ Result<OwningOpRef<ModuleOp>> importOnnx(MLIRContext &context, const std::string
     return badInput(path + ": " + onOneLine(status.error().message));
   onnx::GraphImporter importer(context, *model, path, options, *given);
   auto module = importer.run();
-  if (module) {
+  if (!module && !importer.shiftedDims().empty()) { // the file may know better
+    onnx::DimReplacements declared = importer.shiftedDims();
+    declared.insert(given->begin(), given->end());
+    if (auto again = onnx::GraphImporter(context, *model, path, options, std::move(declared)).run())
+      module = std::move(again);
+  } else if (module) {
     if (onnx::DimReplacements learnt = importer.learntDims(); !learnt.empty()) {
       learnt.insert(given->begin(), given->end());
       if (auto again = onnx::GraphImporter(context, *model, path, options, std::move(learnt)).run())
-        return again;
+        module = std::move(again);
     }
+  }
+  if (module) {
+    freeUnusedInputs(**module);
     return module;
   }
   if (deciding)

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <utility>
 
 namespace fusion {
 namespace onnx {
@@ -56,6 +57,13 @@ static Result<DimShape> declaredShape(const proto::ValueInfoProto &input) {
   return shape;
 }
 
+/// Whether the symbol's value follows from the dim's: half of it, rounded down, does not tell it.
+static bool tells(const Dim &dim, const std::string &symbol) {
+  auto at = [&](int64_t value) { return dim.substitute({{symbol, Dim(value)}}); };
+  const Dim step = at(1) - at(0);
+  return !(step == Dim(0)) && at(2) - at(1) == step && at(1001) - at(1000) == step;
+}
+
 /// The symbols that inputs tell, one after the other: a dim tells the only one in it that is not known yet.
 static std::set<std::string> determinedSymbols(const std::map<std::string, DimShape> &shapes) {
   std::set<std::string> determined;
@@ -65,11 +73,20 @@ static std::set<std::string> determinedSymbols(const std::map<std::string, DimSh
       for (const Dim &dim : shape) {
         std::set<std::string> unknown = dim.symbols();
         std::erase_if(unknown, [&](const std::string &symbol) { return determined.contains(symbol); });
-        if (unknown.size() == 1)
+        if (unknown.size() == 1 && tells(dim, *unknown.begin()))
           progress |= determined.insert(*unknown.begin()).second;
       }
   }
   return determined;
+}
+
+/// The symbol that the dim is a number more or less than.
+static std::optional<std::string> shiftedSymbol(const Dim &dim) {
+  const std::set<std::string> symbols = dim.symbols();
+  if (symbols.size() != 1)
+    return std::nullopt;
+  const Dim shift = dim - Dim::symbol(*symbols.begin());
+  return shift.isStatic() && !(shift == Dim(0)) ? std::optional(*symbols.begin()) : std::nullopt;
 }
 
 Result<InputShapes> InputShapes::of(const proto::GraphProto &graph, const DimReplacements &given) {
@@ -86,12 +103,22 @@ Result<InputShapes> InputShapes::of(const proto::GraphProto &graph, const DimRep
     result.shapes.emplace(input.name(), std::move(*shape));
   }
   const std::set<std::string> determined = determinedSymbols(result.shapes);
+  std::set<std::string> bare;
+  for (auto &[name, shape] : result.shapes)
+    for (const Dim &dim : shape)
+      if (std::set<std::string> symbols = dim.symbols();
+          symbols.size() == 1 && dim == Dim::symbol(*symbols.begin()))
+        bare.merge(symbols);
   for (auto &[name, shape] : result.shapes)
     for (Dim &dim : shape) {
       auto isDetermined = [&](const std::string &symbol) { return determined.contains(symbol); };
-      if (!std::ranges::all_of(dim.symbols(), isDetermined)) {
-        dim = Dim::symbol(dim.str());
+      const auto shifted = shiftedSymbol(dim);
+      const bool isShifted = shifted && bare.contains(*shifted);
+      if (!std::ranges::all_of(dim.symbols(), isDetermined) || isShifted) {
+        const Dim declared = std::exchange(dim, Dim::symbol(dim.str()));
         result.freeSymbols.merge(dim.symbols());
+        if (isShifted)
+          result.shiftedDims.emplace(declared.str(), declared);
       }
       dim = dim.substitute(given);
       result.symbols.merge(dim.symbols());

@@ -29,6 +29,10 @@ struct InputShapes {
   DimReplacements learnt(const DimReplacements &all) const;
 
   std::map<std::string, DimShape> shapes; ///< by name
+  /// `past + 1`, where another input tells `past`: of as many tokens as the exporter tried, which may be
+  /// another number in a run. It is a symbol of its own, too, since the graph most often says what it is;
+  /// here is what the file says.
+  DimReplacements shiftedDims;
 
 private:
   std::set<std::string, std::less<>> symbols, freeSymbols;

@@ -1,5 +1,6 @@
 // Conv as what it consists of: weighted sums of shifted inputs where every channel is by itself, matmuls of
 // patches elsewhere.
+#include "ir/import/Graph.h"
 #include "ir/import/OpsShared.h"
 
 using namespace mlir;
@@ -35,6 +36,20 @@ struct Convolution {
   size_t rank() const { return kernel.size(); }
 };
 
+/// Whether the input has so many channels. One that the file gives a name instead has.
+bool hasChannels(NodeImporter &n, Convolution &conv, const Dim &needed) {
+  DimShape x = n.shapeOf(conv.x);
+  if (x[1] == needed)
+    return true;
+  if (!x[1].isStatic())
+    n.takeAsEqual(x[1], needed);
+  if (!(n.owner().resolve(x[1]) == needed))
+    return false;
+  x[1] = needed;
+  conv.x = n.reshape(conv.x, x);
+  return !n.failed();
+}
+
 bool collect(NodeImporter &n, Convolution &conv) {
   if (n.failed())
     return false;
@@ -56,12 +71,9 @@ bool collect(NodeImporter &n, Convolution &conv) {
       return false;
     }
   if (conv.strides.size() != rank || conv.dilations.size() != rank || pads.size() != 2 * rank ||
-      conv.groups < 1 ||
-      llvm::any_of(
-          conv.strides, [](int64_t step) { return step < 1; }) ||
-      llvm::any_of(
-          conv.dilations, [](int64_t step) { return step < 1; }) ||
-      !(x[1] == weight[1] * conv.groups) || weight[0].value() % conv.groups != 0) {
+      conv.groups < 1 || llvm::any_of(conv.strides, [](int64_t step) { return step < 1; }) ||
+      llvm::any_of(conv.dilations, [](int64_t step) { return step < 1; }) ||
+      !hasChannels(n, conv, weight[1] * conv.groups) || weight[0].value() % conv.groups != 0) {
     n.fail("group, strides, dilations or pads do not fit an input of " + shapeString(x) + " and weights of " +
            shapeString(weight));
     return false;

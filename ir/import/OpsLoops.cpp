@@ -76,10 +76,10 @@ bool repeatBody(NodeImporter &n, const proto::GraphProto &body, Ends ends, std::
   Values inputs = {graphValue(n, loop.index()),
                    conditional ? graphValue(n, goesOn) : knownScalar(n, 1, flagType(n))};
   const unsigned firstState = conditional ? 2 : 1;
-  CountingStep step{.initial = initial, .first = condition};
+  CountingStep step{.index = loop.index(), .first = condition};
   for (Value value : initial) {
-    step.states.push_back(loop.state(value));
-    inputs.push_back(graphValue(n, step.states.back()));
+    step.states.push_back({value, loop.state(value)});
+    inputs.push_back(graphValue(n, step.states.back().inside));
   }
   auto outputs = n.failed() ? std::nullopt : inlined(n, body, inputs);
   if (!outputs)
@@ -91,7 +91,7 @@ bool repeatBody(NodeImporter &n, const proto::GraphProto &body, Ends ends, std::
   if (conditional && !limit) {
     step.goesOn = built(n, outputs->front());
     for (size_t i = 0; i < initial.size(); ++i)
-      step.next.push_back(built(n, (*outputs)[1 + i]));
+      step.states[i].next = built(n, (*outputs)[1 + i]);
     if (n.failed())
       return true;
     if (auto counted = countedSteps(step)) {

@@ -167,7 +167,7 @@ TEST(ImportShapes, DimsThatInputsDoNotTellAreFree) {
   b.node("Relu", {"next"}, {"w"});
   b.output("y").output("z").output("w");
   EXPECT_THAT(Importer().text(b),
-              AllOf(HasSubstr(R"(["batch", "`past_len + seq_len`"])"), HasSubstr(R"(["batch", "seq + 1"])")));
+              AllOf(HasSubstr(R"(["batch", "`past_len + seq_len`"])"), HasSubstr(R"(["batch", "`seq + 1`"])")));
 }
 
 /// What ops say about the inputs' dims holds for the inputs: the size of what a cache grows by is the

@@ -137,5 +137,30 @@ TEST(ImportSizes, LoopsThatCountToASize) {
   EXPECT_THAT(Importer().text(counting(1, "asked", "Greater")), HasSubstr(isData));
 }
 
+/// As Keras counts: by two numbers, one of which is handed on as it is, and below a size besides.
+TEST(ImportSizes, LoopsThatCountTwice) {
+  ModelBuilder b = counting(1, "both");
+  b.node("And", {"asked", "asked"}, {"both"});
+  auto &nodes = *b.graph().mutable_node();
+  for (int i = nodes.size() - 1; i > 4; --i)
+    nodes.SwapElements(i, i - 1); // in front of the loop
+  auto &node = *b.graph().mutable_node(5);
+  node.set_input(0, "size");
+  node.add_input("size");
+  node.clear_output();
+  for (const char *output : {"end", "same", "y"})
+    node.add_output(output);
+  auto *body = node.mutable_attribute(0)->mutable_g();
+  body->add_input()->set_name("limit");
+  ModelBuilder::fill(*body->add_node(), "Less", {"next", "limit"}, {"below"});
+  ModelBuilder::fill(*body->add_node(), "Less", {"step", "limit"}, {"early"});
+  ModelBuilder::fill(*body->add_node(), "And", {"below", "more"}, {"two"});
+  ModelBuilder::fill(*body->add_node(), "And", {"two", "early"}, {"three"});
+  body->clear_output();
+  for (const char *output : {"three", "next", "limit", "twice"})
+    body->add_output()->set_name(output);
+  EXPECT_THAT(Importer().text(b), HasSubstr("steps = [\"n\"]"));
+}
+
 } // namespace
 } // namespace fusion::test
