@@ -95,6 +95,24 @@ class Constants(ToolTest):
                                        "--expect=o.safetensors")
                 self.assertEqual(out.count("PASS"), 3, out)
 
+    def test_generates_by_the_branch_with_a_past(self):
+        """--generate needs no --constant: the past of a prompt is empty."""
+        onnx.save(merged_decoder(), self.path("m.onnx"))
+        session = onnxruntime.InferenceSession(self.path("m.onnx"), providers=["CPUExecutionProvider"])
+        ids, tokens = numpy.array([[1, 5, 7]]), []
+        past = numpy.zeros((1, HEADS, 0, SIZE), numpy.float32)
+        caches = {"past_k": past, "past_v": past}
+        for _ in range(6):
+            logits, key, value = session.run(
+                None, {"input_ids": ids, "use_cache_branch": numpy.array([True]), **caches})
+            caches = {"past_k": key, "past_v": value}
+            ids = logits[:, -1:].argmax(-1)
+            tokens.append(ids.item())
+        for device in ("cpu", "emulate"):
+            out, _ = self.run_tool("fusion-run", "m.onnx", "--generate=6", "--prompt=1,5,7",
+                                   "--kv-capacity=16", f"--device={device}")
+            self.assertIn("tokens: " + " ".join(map(str, tokens)), out)
+
     def test_every_tool_takes_it(self):
         onnx.save(merged_decoder(), self.path("m.onnx"))
         text, _ = self.run_tool("fusion-opt", "m.onnx", "--constant=use_cache_branch=true", "--emit=mlir")

@@ -97,6 +97,16 @@ std::string summary(const Program &program, const NamedTensors &outputs) {
 }
 
 /// Compiles or opens INPUT. Lines about edited kernels go to `trials`.
+/// What Optimum calls the input that chooses between a decoder with a past and one without.
+const std::string cacheBranchName = "use_cache_branch";
+
+bool branchesOnCache(const Graph &graph) {
+  const std::vector<Port> inputs = graph.inputs();
+  return std::any_of(inputs.begin(), inputs.end(), [](const Port &port) {
+    return port.name == cacheBranchName && port.type == DType::Bool;
+  });
+}
+
 Result<Program> makeProgram(const NamedTensors &inputs, const std::vector<std::vector<int64_t>> &prompts,
                             std::string &trials) {
   CompileOptions options = flags.options(Target::current());
@@ -121,6 +131,10 @@ Result<Program> makeProgram(const NamedTensors &inputs, const std::vector<std::v
     loading.sampling->keepsLogits = false; // nobody is given them
   }
   auto graph = Graph::load(inputFile, loading);
+  if (graph && generating.isGiven() && branchesOnCache(*graph) && !inputs.contains(cacheBranchName)) {
+    loading.constantTexts[cacheBranchName] = "true"; // of the prompts, too: their past is empty
+    graph = Graph::load(inputFile, loading);
+  }
   if (!graph)
     return graph.error();
   if (options.tensorParallel == 1 && generating.isGiven()) {
