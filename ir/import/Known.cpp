@@ -53,7 +53,7 @@ bool isManageable(ArrayRef<Dim> dims) {
   size_t terms = 1;
   for (const Dim &dim : dims) {
     terms *= std::max<size_t>(1, dim.termCount());
-    if (terms > 4096 || (!dim.isStatic() && dim.str().size() > 4096))
+    if (terms > 4096 || dim.termCount() > 32 || (!dim.isStatic() && dim.str().size() > 4096))
       return false;
   }
   return true;

@@ -1,5 +1,7 @@
 // Resize: along every axis a choice of elements, or weighted sums of some, which are a matmul with constant
 // weights. Depth and space, one as the other.
+#include "ir/import/OpsResize.h"
+
 #include "ir/import/Graph.h"
 #include "ir/import/OpsGridSample.h"
 #include "ir/import/OpsShared.h"
@@ -16,12 +18,6 @@ namespace {
 
 /// Weights of an axis are not spelled beyond this many numbers.
 constexpr int64_t mostWeights = int64_t(1) << 22;
-
-struct Sampling {
-  std::string mode, coordinates, rounding, policy;
-  bool antialias = false, excludesOutside = false;
-  double cubic = -0.75, outside = 0; ///< outside: where tf_crop_and_resize reaches past the input
-};
 
 /// One axis: `scale` is results for each input. `start` and `end`: the part that is taken, where that is
 /// asked for.
@@ -103,16 +99,6 @@ std::vector<float> weightsOf(const Sampling &how, const Axis &axis) {
   return weights;
 }
 
-/// Elements repeated `times` in place: what the nearest of an integer scale are, whatever the size.
-Value repeated(NodeImporter &n, Value x, int64_t axis, int64_t times) {
-  DimShape apart = n.shapeOf(x), together = apart;
-  apart.insert(apart.begin() + axis + 1, Dim(1));
-  DimShape wide = apart;
-  wide[axis + 1] = times;
-  together[axis] = together[axis] * times;
-  return n.reshape(n.expand(n.reshape(x, apart), wide), together);
-}
-
 Value alongAxis(NodeImporter &n, Value x, int64_t at, const Axis &axis, const Sampling &how) {
   if (n.failed() || (axis.from == axis.to && axis.scale == 1 && axis.isWhole()))
     return x;
@@ -184,21 +170,6 @@ void keepProportions(const std::string &policy, MutableArrayRef<Axis> axes) {
   }
 }
 
-/// Axes whose sizes are symbols: the same, or as many times as an integer scale says.
-Value withoutSizes(NodeImporter &n, Value x, int64_t at, double scale, const Sampling &how) {
-  const auto times = static_cast<int64_t>(scale);
-  if (scale == 1)
-    return x;
-  const bool repeats = how.mode == "nearest" && static_cast<double>(times) == scale &&
-                       ((how.coordinates == "asymmetric" && how.rounding == "floor") ||
-                        (how.coordinates != "align_corners" && how.coordinates != "asymmetric" &&
-                         how.rounding.starts_with("round")));
-  if (times >= 1 && repeats)
-    return repeated(n, x, at, times);
-  n.fail("the size of dim " + Twine(at) + " is '" + n.shapeOf(x)[at].str() + "', not a number");
-  return {};
-}
-
 /// `roi`: starts and ends of all axes, for tf_crop_and_resize.
 void resized(NodeImporter &n, const Sampling &how, ArrayRef<int64_t> axes, ArrayRef<double> scales,
              ArrayRef<Dim> sizes, ArrayRef<double> roi = {}) {
@@ -242,11 +213,10 @@ void resized(NodeImporter &n, const Sampling &how, ArrayRef<int64_t> axes, Array
     else if (!known[i].isWhole())
       return n.fail("a part is taken of dim " + Twine(axes[i]) + ", whose size is '" + shape[axes[i]].str() +
                     "', not a number");
-    else if (!scales.empty())
-      x = withoutSizes(n, x, axes[i], scales[i], how);
-    else if (!sameDim(n, sizes[i], shape[axes[i]]))
-      return n.fail("dim " + Twine(axes[i]) + " goes from '" + shape[axes[i]].str() + "' to '" +
-                    sizes[i].str() + "', which are not numbers");
+    else if (scales.empty())
+      x = resizedToSymbol(n, x, axes[i], sizes[i], {}, how);
+    else
+      x = resizedToSymbol(n, x, axes[i], scaledSize(n, axes[i], shape[axes[i]], scales[i]), scales[i], how);
   }
   for (size_t i = 0; i < count && !roi.empty() && !n.failed(); ++i)
     if (known[i].from > 0)
@@ -278,9 +248,15 @@ void resize(NodeImporter &n) {
   if (axes.empty())
     for (int64_t i = 0; i < n.rank(0); ++i)
       axes.push_back(i);
-  const std::vector<double> scales = floats(n, isOld ? 1 : 2, "scale of each dim");
-  DimShape sizes;
-  if (scales.empty() && !isOld)
+  const unsigned scalesAt = isOld ? 1 : 2;
+  DimShape from;
+  for (int64_t axis : axes)
+    from.push_back(n.failed() ? Dim(0) : n.shape(0)[axis]);
+  DimShape sizes = sizesOfScales(n, scalesAt, from);
+  std::vector<double> scales;
+  if (sizes.empty())
+    scales = floats(n, scalesAt, "scale of each dim");
+  if (sizes.empty() && scales.empty() && !isOld)
     sizes = n.requireKnown(3, "sizes");
   std::vector<double> roi;
   if (how.coordinates == "tf_crop_and_resize") {
@@ -302,9 +278,13 @@ void upsample(NodeImporter &n) {
   how.policy = "stretch";
   if (how.mode != "nearest" && how.mode != "linear")
     return n.fail("mode '" + how.mode + "' is not supported");
-  const std::vector<double> scales =
-      n.opset() < 9 ? n.floatsAttribute("scales") : floats(n, 1, "scale of each dim");
-  resized(n, how, llvm::to_vector(llvm::seq<int64_t>(0, n.rank(0))), scales, {});
+  DimShape sizes = sizesOfScales(n, 1, n.shape(0));
+  std::vector<double> scales;
+  if (n.opset() < 9)
+    scales = n.floatsAttribute("scales");
+  else if (sizes.empty())
+    scales = floats(n, 1, "scale of each dim");
+  resized(n, how, llvm::to_vector(llvm::seq<int64_t>(0, n.rank(0))), scales, sizes);
 }
 
 /// [batch, channels, height, width] with blocks of size x size, from the channels into the places or back.
