@@ -179,7 +179,11 @@ std::string Printer::infix(const Node &node, Code &code) {
                               (kind == Kind::Mul || kind == Kind::Div || kind == Kind::Quotient);
     return bindsTighter ? this->value(value, code) : operand(value, code);
   };
-  const std::string left = part(node.operands[0]), right = part(node.operands[1]);
+  const std::string left = part(node.operands[0]);
+  std::string right = part(node.operands[1]);
+  const bool divides = node.kind == Kind::Div || node.kind == Kind::Mod;
+  if (divides && fusion::isInteger(node.type) && graph[node.operands[1]].kind != Kind::Integer)
+    right = fmt::format("nonzero({})", right);
   const std::string text = fmt::format("{} {} {}", left, symbol, right);
   // Integers narrower than int are promoted by C++.
   return fusion::isInteger(node.type) && byteSize(node.type) < 4

@@ -20,6 +20,9 @@
 #define CONSTANT __constant__ const
 #define SHARED(T, name, count) alignas(16) __shared__ T name[count]
 
+// A divisor: devices divide by zero, too, and nobody uses the quotient.
+template <class T> DEVICE T nonzero(T divisor) { return divisor; }
+
 // Indices.
 DEVICE u32 thread_x() { return threadIdx.x; }
 DEVICE u32 thread_y() { return threadIdx.y; }

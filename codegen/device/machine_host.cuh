@@ -30,6 +30,9 @@ DEVICE void *emulated_shared_array(const void *key, u64 bytes) {
   return machine->sharedArray(emulated_thread, key, bytes);
 }
 
+// A divisor. Where it is zero, as the size of an empty dim, nobody uses the quotient, but the host would trap.
+template <class T> DEVICE T nonzero(T divisor) { return divisor == 0 ? 1 : divisor; }
+
 // Indices.
 template <class T> DEVICE T *held_pointer(T *pointer) { return pointer; }
 DEVICE u32 thread_x() { return emulated_thread->index[0]; }

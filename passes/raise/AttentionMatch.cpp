@@ -1,5 +1,7 @@
 #include "passes/raise/AttentionMatch.h"
 
+#include "passes/raise/MaskArithmetic.h"
+
 #include <cmath>
 
 using namespace mlir;
@@ -41,6 +43,38 @@ bool matchSoftcap(Value value, Value &inner, double &cap) {
   return true;
 }
 
+/// x of a transpose that swaps the last two dims.
+Value beforeSwap(Value value) {
+  auto transpose = value.getDefiningOp<nn::TransposeOp>();
+  if (!transpose || tensorType(value).getRank() < 2)
+    return {};
+  SmallVector<int64_t> swapped = llvm::to_vector(llvm::seq<int64_t>(tensorType(value).getRank()));
+  std::swap(swapped[swapped.size() - 1], swapped[swapped.size() - 2]);
+  return transpose.getPerm() == ArrayRef(swapped) ? transpose.getX() : Value();
+}
+
+/// For each dim of `to` the one of `from` that it is, -1 for a 1 that is inserted.
+std::optional<SmallVector<int64_t>> insertedOnes(const DimShape &from, const DimShape &to) {
+  SmallVector<int64_t> origins;
+  size_t next = 0;
+  for (const Dim &dim : to) {
+    const bool kept = next < from.size() && dim == from[next];
+    if (!kept && !(dim == Dim(1)))
+      return std::nullopt;
+    origins.push_back(kept ? static_cast<int64_t>(next++) : -1);
+  }
+  return next == from.size() ? std::optional(origins) : std::nullopt;
+}
+
+/// What masks leaves the scores their shape. Dims that are not provably equal were taken as equal when they
+/// broadcast; one that may be 1 by itself is repeated.
+bool keepsShape(const DimShape &scores, const DimShape &masked) {
+  return scores.size() == masked.size() && llvm::all_of(llvm::zip(scores, masked), [](const auto &dims) {
+           const auto &[own, result] = dims;
+           return own == result || (!own.isStatic() && !result.isStatic() && !nn::isOneOrNone(own));
+         });
+}
+
 /// Whether the scores are found through `value`, rather than a mask.
 bool leadsToMatmul(Value value, ShapeTable &shapes, int depth = 8) {
   Operation *op = withoutFloatCasts(withoutScale(value).value).getDefiningOp();
@@ -53,9 +87,13 @@ bool leadsToMatmul(Value value, ShapeTable &shapes, int depth = 8) {
            (isMaskedScore(where.getX()) && leadsToMatmul(where.getY(), shapes, depth - 1));
   if (auto tanh = llvm::dyn_cast<nn::TanhOp>(op))
     return leadsToMatmul(tanh.getX(), shapes, depth - 1);
+  if (auto blend = matchBlend(op->getResult(0), shapes))
+    return leadsToMatmul(blend->scores, shapes, depth - 1);
   if (llvm::isa<nn::AddOp>(op))
     return leadsToMatmul(op->getOperand(0), shapes, depth - 1) ||
            leadsToMatmul(op->getOperand(1), shapes, depth - 1);
+  if (Value inner = beforeSwap(op->getResult(0)))
+    return leadsToMatmul(inner, shapes, depth - 1);
   if (auto reshape = llvm::dyn_cast<nn::ReshapeOp>(op)) {
     Heads heads;
     Value inner = beforeHeadsReshape(reshape, heads, shapes);
@@ -70,11 +108,71 @@ Value beforeHeadsReshape(nn::ReshapeOp reshape, Heads &heads, ShapeTable &shapes
   DimShape split = shapes.of(reshape.getX()), merged = shapes.of(reshape);
   if (split.size() < merged.size())
     std::swap(split, merged);
-  if (split.size() != 4 || merged.size() != 3 || !(split[0] * split[1] == merged[0]) ||
-      !(split[2] == merged[1]) || !(split[3] == merged[2]) || (heads && *heads != split))
+  if (split.size() != 4 || merged.size() != 3 || !(split[2] == merged[1]) || !(split[3] == merged[2]) ||
+      (heads && *heads != split))
+    return {};
+  // A reshape keeps the number of elements: what is not proven of the first dims follows from the others.
+  if (!(split[0] * split[1] == merged[0]) && (split[0].isStatic() || merged[0].isStatic()))
     return {};
   heads = split;
   return reshape.getX();
+}
+
+void swapLastTwo(Heads &heads) {
+  if (heads)
+    std::swap((*heads)[2], (*heads)[3]);
+}
+
+Value swappedUser(Value value, Heads &heads, ShapeTable &shapes) {
+  DimShape shape = shapes.of(value);
+  const int64_t rank = static_cast<int64_t>(shape.size());
+  if (rank < 2)
+    return {};
+  SmallVector<int64_t> origins = llvm::to_vector(llvm::seq<int64_t>(rank));
+  if (auto split = onlyUserAs<nn::ReshapeOp>(value)) {
+    auto inserted = insertedOnes(shape, shapes.of(split));
+    if (!inserted)
+      return {};
+    origins = *inserted;
+    value = split;
+  }
+  auto transpose = onlyUserAs<nn::TransposeOp>(value);
+  if (!transpose)
+    return {};
+  SmallVector<int64_t> order, swapped = llvm::to_vector(llvm::seq<int64_t>(rank));
+  for (int64_t dim : transpose.getPerm())
+    if (origins[dim] >= 0)
+      order.push_back(origins[dim]);
+  std::swap(swapped[rank - 1], swapped[rank - 2]);
+  if (order != swapped)
+    return {};
+  std::swap(shape[rank - 1], shape[rank - 2]);
+  Heads after = heads;
+  swapLastTwo(after);
+  Value result = transpose;
+  if (static_cast<int64_t>(origins.size()) != rank) {
+    auto join = onlyUserAs<nn::ReshapeOp>(transpose);
+    if (!join)
+      return {};
+    result = join;
+    if (shapes.of(join) != shape) {
+      if (rank != 4 || shapes.of(join) != DimShape{shape[0] * shape[1], shape[2], shape[3]} ||
+          (after && *after != shape))
+        return {};
+      after = shape;
+    }
+  }
+  heads = after;
+  return result;
+}
+
+Value buildSwapped(Value x, Raiser &raiser) {
+  if (Value before = beforeSwap(x))
+    return before;
+  SmallVector<int64_t> perm = llvm::to_vector(llvm::seq<int64_t>(tensorType(x).getRank()));
+  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  auto &b = raiser.rewriter;
+  return nn::build<nn::TransposeOp>(b, x.getLoc(), x, b.getNamedAttr("perm", b.getDenseI64ArrayAttr(perm)));
 }
 
 Value withoutFloatCasts(Value value) {
@@ -108,17 +206,20 @@ static bool isMask(Value value, ShapeTable &shapes) {
   Operation *op = value.getDefiningOp();
   if (auto where = llvm::dyn_cast_or_null<nn::WhereOp>(op))
     return isMaskedScore(where.getX()) || isMaskedScore(where.getY());
-  return llvm::isa_and_nonnull<nn::AddOp>(op) && leadsToMatmul(value, shapes);
+  return (llvm::isa_and_nonnull<nn::AddOp>(op) || matchBlend(value, shapes)) && leadsToMatmul(value, shapes);
 }
 
-std::optional<Scores> matchScores(Value input, ShapeTable &shapes, std::string &reason) {
+std::optional<Scores> matchScores(Value input, bool byKey, Raiser &raiser, std::string &reason) {
+  ShapeTable &shapes = raiser.shapes;
   Scores scores;
+  scores.byKey = byKey;
   Value value = withoutFloatCasts(input);
-  auto sameShape = [&](Value inner) { return shapes.same(value, inner); };
+  auto sameShape = [&](Value inner) { return keepsShape(shapes.of(inner), shapes.of(value)); };
   auto isMerged = [&] { return tensorType(value).getRank() == 3; };
   double scaleAfterMask = 1; // what the masked scores are multiplied by
   auto add = [&](MaskTerm term) {
     term.onMerged = isMerged();
+    term.byKey = scores.byKey;
     auto scaled = scaledAfter(std::move(term), scaleAfterMask);
     if (scaled)
       scores.masks.push_back(*scaled);
@@ -154,6 +255,24 @@ std::optional<Scores> matchScores(Value input, ShapeTable &shapes, std::string &
         value = withoutFloatCasts(inner);
         continue;
       }
+    if (Value inner = beforeSwap(value)) {
+      scores.byKey = !scores.byKey;
+      swapLastTwo(scores.heads);
+      value = withoutFloatCasts(inner);
+      continue;
+    }
+    if (auto blend = matchBlend(value, shapes)) {
+      if (!sameShape(blend->scores)) {
+        reason = "the condition that masks the scores gives them another shape";
+        return std::nullopt;
+      }
+      MaskTerm term{buildCondition(blend->condition, value.getLoc(), raiser), false, blend->lowest};
+      term.blended = true;
+      if (!add(term))
+        return std::nullopt;
+      value = withoutFloatCasts(blend->scores);
+      continue;
+    }
     auto sum = value.getDefiningOp<nn::AddOp>();
     if (!sum)
       break;
@@ -164,7 +283,7 @@ std::optional<Scores> matchScores(Value input, ShapeTable &shapes, std::string &
       reason = "neither operand of the mask's nn.add, or both, lead to q kᵀ";
       return std::nullopt;
     }
-    if (!add(addedMask(withoutFloatCasts(mask), elementType(sum))))
+    if (!add(addedMask(withoutFloatCasts(mask), elementType(sum), raiser)))
       return std::nullopt;
     value = withoutFloatCasts(inner);
   }
@@ -173,6 +292,12 @@ std::optional<Scores> matchScores(Value input, ShapeTable &shapes, std::string &
     value = capped;
   Scaled scaled = withoutScale(value);
   scores.scale = scaleAfterMask * scaled.scale;
+  if (Value inner = beforeSwap(withoutFloatCasts(scaled.value))) {
+    scores.byKey = !scores.byKey;
+    swapLastTwo(scores.heads);
+    scaled = withoutScale(inner);
+    scores.scale *= scaled.scale;
+  }
   if (auto reshape = withoutFloatCasts(scaled.value).getDefiningOp<nn::ReshapeOp>())
     if (Value inner = beforeHeadsReshape(reshape, scores.heads, shapes)) {
       scaled = withoutScale(inner);
@@ -183,6 +308,8 @@ std::optional<Scores> matchScores(Value input, ShapeTable &shapes, std::string &
     reason = "the scores are made by " + producerName(scaled.value) + ", not by nn.matmul";
     return std::nullopt;
   }
+  if (scores.byKey)
+    swapLastTwo(scores.heads);
   return scores;
 }
 

@@ -21,6 +21,15 @@ using Heads = std::optional<DimShape>;
 /// `value` is something else, or splits unlike `heads`.
 mlir::Value beforeHeadsReshape(nn::ReshapeOp reshape, Heads &heads, ShapeTable &shapes);
 
+void swapLastTwo(Heads &heads);
+
+/// The value with its last two dims swapped that is made of `value`, its one use: an nn.transpose, which dims
+/// of 1 may be inserted for and dropped after. Batch and heads may be merged then, as beforeHeadsReshape()
+/// says.
+mlir::Value swappedUser(mlir::Value value, Heads &heads, ShapeTable &shapes);
+/// x with its last two dims swapped.
+mlir::Value buildSwapped(mlir::Value x, Raiser &raiser);
+
 /// softmax's input read as mask(cap(scale * a·b)).
 struct Scores {
   nn::MatmulOp product;
@@ -28,9 +37,10 @@ struct Scores {
   double softcap = 0;
   llvm::SmallVector<MaskTerm> masks;
   Heads heads;
+  bool byKey = false; ///< a is the keys and b the queries
 };
-/// Fails with a reason.
-std::optional<Scores> matchScores(mlir::Value input, ShapeTable &shapes, std::string &reason);
+/// `byKey`: the input has shape [.., keys, queries]. Fails with a reason.
+std::optional<Scores> matchScores(mlir::Value input, bool byKey, Raiser &raiser, std::string &reason);
 
 /// x of reshape(expand(reshape(x))) that repeats every index of dim 1 of x `groups` times in a row. `value`
 /// has rank 4.

@@ -1,6 +1,7 @@
 #include "passes/raise/MaskMatch.h"
 
 #include "passes/Positions.h"
+#include "passes/raise/MaskArithmetic.h"
 
 #include <cmath>
 #include <limits>
@@ -23,6 +24,16 @@ std::optional<MaskTerm> matchChoice(Value mask) {
   if (!isConstant(kept, 0) || !isMaskedScore(masked))
     return std::nullopt;
   return MaskTerm{where.getCondition(), inverted, *constantScalar(masked)};
+}
+
+/// The same, or c cast to numbers: (1 - c) * number.
+std::optional<MaskTerm> matchChoiceOrProduct(Value mask, Raiser &raiser) {
+  if (auto choice = matchChoice(mask))
+    return choice;
+  auto number = matchIndicator(mask, raiser.shapes);
+  if (!number || !isMaskedScore(number->factor) || std::isinf(number->factor))
+    return std::nullopt;
+  return MaskTerm{buildCondition(number->condition.negated(), mask.getLoc(), raiser), false, number->factor};
 }
 
 void addConjuncts(Value condition, SmallVector<Value> &parts) {
@@ -102,10 +113,10 @@ void applyScales(MutableArrayRef<MaskTerm> terms, Location location, Raiser &rai
   }
 }
 
-MaskTerm addedMask(Value mask, Type sum) {
+MaskTerm addedMask(Value mask, Type sum, Raiser &raiser) {
   constexpr double lowestF16 = -65504;
   if (sum.isF16())
-    if (auto choice = matchChoice(mask); choice && choice->lowest == lowestF16)
+    if (auto choice = matchChoiceOrProduct(mask, raiser); choice && choice->lowest == lowestF16)
       return *choice;
   return MaskTerm{mask};
 }
@@ -127,7 +138,7 @@ Pattern takePattern(SmallVector<MaskTerm> &terms, const Dim &queries, const Dim 
       continue;
     MaskTerm term = given;
     if (term.isFloat())
-      if (auto choice = matchChoice(term.mask))
+      if (auto choice = matchChoiceOrProduct(term.mask, raiser))
         term = *choice;
     bool finite = !std::isinf(term.lowest);
     if (term.isFloat() || term.inverted ||

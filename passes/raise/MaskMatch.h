@@ -10,8 +10,10 @@ struct MaskTerm {
   mlir::Value mask;      ///< a float to add, or an i1
   bool inverted = false; ///< the i1 keeps where false
   double lowest = 0;     ///< what an i1 puts where it does not keep: -inf, or a finite number
+  bool byKey = false;    ///< laid over scores of shape [.., keys, queries]
   bool onMerged = false; ///< laid over scores of shape [batch * heads, queries, keys]
   double scale = 1;      ///< what the scores are multiplied by after the mask; included in `lowest`
+  bool blended = false;  ///< the i1 is a factor of 0 or 1 on the scores, which makes NaN of infinite ones
   bool isFloat() const { return lowest == 0; }
 };
 
@@ -28,7 +30,7 @@ void applyScales(llvm::MutableArrayRef<MaskTerm> terms, mlir::Location location,
 
 /// What adding `mask` to scores says, if the sum has type `sum`. In f16 the lowest number swallows the score,
 /// so that a wholly masked row gets an average: where(c, 0, lowest) is then a choice, not an addition in f32.
-MaskTerm addedMask(mlir::Value mask, mlir::Type sum);
+MaskTerm addedMask(mlir::Value mask, mlir::Type sum, Raiser &raiser);
 
 /// A float term where(c, 0, -inf) becomes the condition c, which says the same.
 MaskTerm asCondition(MaskTerm term);

@@ -27,6 +27,8 @@ constexpr double sqrt2OverPi = 0.79788456080286536;
 constexpr double cubic = 0.044715;
 
 const Form geluErf{"gelu", {{{1, 0}, inverseSqrt2}}, {{{1, 0}, 0.5}, {{1, 1}, 0.5}}, "none"};
+// erf is odd: 0.5 x (1 - erf(-x / sqrt(2)))
+const Form geluErfOfNegated{"gelu", {{{1, 0}, -inverseSqrt2}}, {{{1, 0}, 0.5}, {{1, 1}, -0.5}}, "none"};
 const Form geluTanh{
     "gelu", {{{1, 0}, sqrt2OverPi}, {{3, 0}, sqrt2OverPi * cubic}}, {{{1, 0}, 0.5}, {{1, 1}, 0.5}}, "tanh"};
 // 0.5 x (1 + tanh) with tanh(u) = 2 sigmoid(2 u) - 1
@@ -119,7 +121,9 @@ struct RaiseActivation : impl::RaiseActivationBase<RaiseActivation> {
   void runOnOperation() override {
     using raise::Raiser;
     ModuleOp module = getOperation();
-    auto erf = [](nn::ErfOp op, Raiser &raiser) { raise::raiseFunction(op, {&raise::geluErf}, raiser); };
+    auto erf = [](nn::ErfOp op, Raiser &raiser) {
+      raise::raiseFunction(op, {&raise::geluErf, &raise::geluErfOfNegated}, raiser);
+    };
     auto tanh = [](nn::TanhOp op, Raiser &raiser) { raise::raiseFunction(op, {&raise::geluTanh}, raiser); };
     auto sigmoid = [](nn::SigmoidOp op, Raiser &raiser) {
       raise::raiseFunction(op, {&raise::silu, &raise::geluQuick, &raise::geluSigmoid}, raiser);

@@ -1,5 +1,6 @@
 #include "passes/Passes.h"
 #include "passes/raise/AttentionMatch.h"
+#include "passes/raise/MaskArithmetic.h"
 #include "passes/raise/SinkGate.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -24,10 +25,11 @@ constexpr StringLiteral patternName = "attention";
 constexpr StringLiteral everyQuerySeesAKey = "every query sees a key";
 
 /// The matmul with v that reads the probabilities, past casts, reshapes between batch * heads and batch,
-/// heads, and a guard that turns NaN rows into zeros.
+/// heads, swaps of the last two dims, and a guard that turns rows that see no key into zeros.
 struct Weighted {
   nn::MatmulOp product;
-  bool zeroedNan = false;
+  bool zeroedNan = false, zeroedMasked = false;
+  bool zeroesRows() const { return zeroedNan || zeroedMasked; }
 };
 
 /// where(is_nan(p), 0, p), if that and is_nan are the users of p.
@@ -46,10 +48,13 @@ nn::WhereOp nanGuard(Value probabilities) {
   return guard;
 }
 
-std::optional<Weighted> matchWeighted(Value probabilities, Heads &heads, ShapeTable &shapes,
-                                      std::string &reason) {
+/// `byKey`: the probabilities have shape [.., keys, queries].
+std::optional<Weighted> matchWeighted(Value probabilities, bool byKey, const Scores &scores, Heads &heads,
+                                      ShapeTable &shapes, std::string &reason) {
   Weighted found;
   Value value = probabilities;
+  if (byKey)
+    swapLastTwo(heads);
   while (true) {
     if (auto cast = onlyUserAs<nn::CastOp>(value); cast && isFloat(cast)) {
       value = cast;
@@ -58,6 +63,18 @@ std::optional<Weighted> matchWeighted(Value probabilities, Heads &heads, ShapeTa
     if (nn::WhereOp guard = nanGuard(value)) {
       found.zeroedNan = true;
       value = guard;
+      continue;
+    }
+    // The outermost mask hides what the others make of the scores.
+    if (!scores.masks.empty() && !found.zeroedMasked && scores.masks[0].byKey == byKey)
+      if (Operation *guard = matchMaskGuard(value, scores.masks[0], shapes)) {
+        found.zeroedMasked = true;
+        value = guard->getResult(0);
+        continue;
+      }
+    if (Value swapped = swappedUser(value, heads, shapes)) {
+      byKey = !byKey;
+      value = swapped;
       continue;
     }
     if (auto reshape = onlyUserAs<nn::ReshapeOp>(value);
@@ -73,24 +90,32 @@ std::optional<Weighted> matchWeighted(Value probabilities, Heads &heads, ShapeTa
     return std::nullopt;
   }
   found.product = onlyUserAs<nn::MatmulOp>(value);
-  if (!found.product || found.product.getA() != value || found.product.getTransposeA()) {
-    reason = "the probabilities go to " + onlyUser(value)->getName().getStringRef().str() +
-             ", not to the left of an nn.matmul";
+  if (!found.product || found.product.getA() != value || found.product.getTransposeA() != byKey) {
+    reason = found.product && found.product.getA() == value
+                 ? "the softmax runs over another axis than the one that the nn.matmul with v sums over"
+                 : "the probabilities go to " + onlyUser(value)->getName().getStringRef().str() +
+                       ", not to the left of an nn.matmul";
     return std::nullopt;
   }
+  if (byKey)
+    swapLastTwo(heads);
   return found;
 }
 
-/// x with its last two dims swapped if `transposed`.
+/// The term laid over scores of shape [.., queries, keys].
+void layByQuery(MaskTerm &term, Raiser &raiser) {
+  DimShape shape = raiser.shapes.of(term.mask);
+  if (!std::exchange(term.byKey, false) || shape.empty())
+    return;
+  if (shape.size() == 1)
+    term.mask = nn::buildReshape(raiser.rewriter, term.mask.getLoc(), term.mask, {shape[0], Dim(1)});
+  else
+    term.mask = buildSwapped(term.mask, raiser);
+}
+
+/// x with its last two dims swapped if `transposed`; null stays null.
 Value oriented(Value x, bool transposed, Raiser &raiser) {
-  if (!transposed)
-    return x;
-  SmallVector<int64_t> perm(tensorType(x).getRank());
-  for (size_t i = 0; i < perm.size(); ++i)
-    perm[i] = static_cast<int64_t>(i);
-  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
-  auto &b = raiser.rewriter;
-  return nn::build<nn::TransposeOp>(b, x.getLoc(), x, b.getNamedAttr("perm", b.getDenseI64ArrayAttr(perm)));
+  return x && transposed ? buildSwapped(x, raiser) : x;
 }
 
 /// [n, s, d] as [n, 1, s, d], or as [batch, heads, s, d] if `heads` splits n so; null if it splits another
@@ -100,13 +125,21 @@ Value withHeadDim(Value x, const Heads &heads, Raiser &raiser) {
   if (shape.size() != 3)
     return x;
   Dim batch = heads ? heads->at(0) : shape[0], count = heads ? heads->at(1) : Dim(1);
-  if (!(shape[0] == batch * count))
-    return {};
-  shape[0] = count;
-  shape.insert(shape.begin(), batch);
-  if (auto merge = x.getDefiningOp<nn::ReshapeOp>(); merge && raiser.shapes.of(merge.getX()) == shape)
+  auto merge = x.getDefiningOp<nn::ReshapeOp>();
+  DimShape split = {batch, count, shape[1], shape[2]};
+  Value whole = x;
+  if (!(shape[0] == batch * count)) {
+    // The batch has another name where batch and heads are merged.
+    split = merge ? raiser.shapes.of(merge.getX()) : DimShape();
+    llvm::erase_if(split, [](const Dim &dim) { return dim == Dim(1); });
+    if (split.size() != 4 || !(split[0] * split[1] == shape[0]) || !(split[1] == count) ||
+        !(split[2] == shape[1]) || !(split[3] == shape[2]))
+      return {};
+    whole = merge.getX();
+  }
+  if (merge && raiser.shapes.of(merge.getX()) == split)
     return merge.getX();
-  return nn::buildReshape(raiser.rewriter, x.getLoc(), x, shape);
+  return nn::buildReshape(raiser.rewriter, x.getLoc(), whole, split);
 }
 
 /// Lays the masks over [batch, heads, queries, keys]; false if one has a batch dim that does not split.
@@ -175,7 +208,9 @@ Scaled withoutScaleBeforeReshape(Value x, Raiser &raiser) {
 /// What holds for the scores of a trained model and not for any numbers.
 std::string assumptionsOf(ArrayRef<MaskTerm> masks, bool zeroedNan) {
   SmallVector<std::string> all;
+  bool addedAfter = false;
   for (const MaskTerm &term : masks) {
+    addedAfter |= term.isFloat();
     if (term.isFloat())
       continue;
     if (std::isinf(term.lowest)) {
@@ -184,8 +219,12 @@ std::string assumptionsOf(ArrayRef<MaskTerm> masks, bool zeroedNan) {
         all.push_back("scores are finite where several masks hide them");
       continue;
     }
+    if (term.blended)
+      all.push_back("scores are finite where a factor of 0 masks them");
     // where(c, s, L) and, in f16, s + L where L swallows s, are the same only for scores that L is far below.
     all.push_back(llvm::formatv("scores lie above the {0:F0} that masks them", term.lowest).str());
+    if (addedAfter)
+      all.push_back(llvm::formatv("masks added to scores do not outweigh the {0:F0}", term.lowest).str());
   }
   if (zeroedNan)
     all.push_back("scores are no NaN: rows of NaN become zeros only where all is masked");
@@ -209,22 +248,27 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser, bool assumeFinite) {
   int64_t rank = tensorType(softmax).getRank(), axis = static_cast<int64_t>(softmax.getAxis());
   if (softmax.getLog())
     return noteMiss(softmax, patternName, "the softmax is the logarithm of one");
-  if (axis != -1 && axis != rank - 1)
+  axis = axis < 0 ? axis + rank : axis;
+  const bool byKey = axis == rank - 2;
+  if (!byKey && axis != rank - 1)
     return noteMiss(softmax, patternName,
-                    "the softmax runs over axis " + std::to_string(axis) + ", not the last one");
+                    "the softmax runs over axis " + std::to_string(axis) + ", not one of the last two");
   std::string reason;
-  std::optional<Sink> sink = matchSink(softmax, raiser.shapes);
-  auto scores = matchScores(sink ? sink->scores : withoutLargest(softmax.getX()), raiser.shapes, reason);
+  std::optional<Sink> sink = byKey ? std::nullopt : matchSink(softmax, raiser.shapes);
+  raiser.rewriter.setInsertionPoint(softmax);
+  Value input = byKey ? Value(softmax.getX()) : withoutLargest(softmax.getX());
+  auto scores = matchScores(sink ? sink->scores : input, byKey, raiser, reason);
   if (!scores)
     return noteMiss(softmax, patternName, reason);
   Heads heads = scores->heads;
-  auto weighted = matchWeighted(sink ? sink->probabilities : Value(softmax), heads, raiser.shapes, reason);
+  auto weighted = matchWeighted(sink ? sink->probabilities : Value(softmax), byKey, *scores, heads,
+                                raiser.shapes, reason);
   if (!weighted)
     return noteMiss(softmax, patternName, reason);
   nn::MatmulOp root = weighted->product;
-  std::optional<SinkGate> gate = sink ? std::nullopt : matchSinkGate(softmax, root, raiser.shapes);
+  std::optional<SinkGate> gate = sink || byKey ? std::nullopt : matchSinkGate(softmax, root, raiser.shapes);
   std::string assumed = assumptionsOf(scores->masks, weighted->zeroedNan);
-  const bool needsKeys = gate && !scores->masks.empty() && !weighted->zeroedNan;
+  const bool needsKeys = gate && !scores->masks.empty() && !weighted->zeroesRows();
   if (!assumeFinite && (!assumed.empty() || needsKeys))
     return noteMiss(softmax, patternName,
                     "it would take for granted, which --no-assume-finite forbids: " +
@@ -241,10 +285,16 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser, bool assumeFinite) {
 
   raiser.rewriter.setInsertionPoint(replaced);
   auto &b = raiser.rewriter;
-  Value query = withHeadDim(oriented(q.value, scores->product.getTransposeA(), raiser), heads, raiser);
-  Value key = withHeadDim(oriented(k.value, !scores->product.getTransposeB(), raiser), heads, raiser);
-  Value value = withHeadDim(oriented(v, root.getTransposeB(), raiser), heads, raiser);
+  Value query = oriented(withHeadDim(q.value, heads, raiser), scores->product.getTransposeA(), raiser);
+  Value key = oriented(withHeadDim(k.value, heads, raiser), !scores->product.getTransposeB(), raiser);
+  if (scores->byKey)
+    std::swap(query, key);
+  Value value = oriented(withHeadDim(v, heads, raiser), root.getTransposeB(), raiser);
   SmallVector<MaskTerm> terms = scores->masks;
+  for (MaskTerm &term : terms)
+    layByQuery(term, raiser);
+  if (weighted->zeroedMasked) // where a key is kept, those that are not have no weight either way
+    terms[0].lowest = -std::numeric_limits<double>::infinity();
   if (!query || !key || !value || !splitMasks(terms, heads, raiser))
     return noteMiss(softmax, patternName,
                     "the first dim of q, k, v or the mask is not batch * heads, as the scores are reshaped");
@@ -273,7 +323,7 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser, bool assumeFinite) {
   if (scores->softcap != 0)
     attributes.push_back(b.getNamedAttr("softcap", b.getF32FloatAttr(static_cast<float>(scores->softcap))));
   addPattern(attributes, pattern, b);
-  if (weighted->zeroedNan || sink) // what no key has, the sink has
+  if (weighted->zeroesRows() || sink) // what no key has, the sink has
     attributes.push_back(b.getNamedAttr("zero_masked_rows", b.getBoolAttr(true)));
   Value attention = nn::build<nn::AttentionOp>(b, root.getLoc(), operands, attributes, elementType(root));
   if (rootRank == 3)

@@ -1,6 +1,7 @@
 #include "passes/Passes.h"
+#include "passes/raise/BatchNormRows.h"
 #include "passes/raise/NormAbsorb.h"
-#include "passes/raise/Raise.h"
+#include "passes/raise/NormTail.h"
 
 using namespace mlir;
 
@@ -33,57 +34,6 @@ std::optional<MeanSquare> matchMeanSquare(Value value) {
   return found;
 }
 
-/// What follows a normalised value, up to the last op that the norm can take.
-struct Tail {
-  Operation *root;    ///< the op to replace
-  Type scaleIn;       ///< where the value meets the weight
-  Value weight, bias; ///< null if there is none
-};
-
-nn::CastOp floatCast(Value value) {
-  auto cast = onlyUserAs<nn::CastOp>(value);
-  return cast && isFloat(cast) ? cast : nn::CastOp();
-}
-
-/// The other operand of the only user of `value`, an OpTy, if it is a row over the last dim.
-template <class OpTy>
-Value rowOperand(Value value, ShapeTable &shapes) {
-  auto user = onlyUserAs<OpTy>(value);
-  Value other = user ? otherOperand(user, value) : Value();
-  return other && isRowOf(other, value, shapes) ? other : Value();
-}
-
-/// Walks from the normalised f32 value over [cast] [mul weight] [add bias] [cast].
-Tail walkTail(Operation *normalised, bool mayHaveBias, ShapeTable &shapes) {
-  Value value = normalised->getResult(0);
-  Tail tail{normalised, elementType(value), {}, {}};
-  nn::CastOp first = floatCast(value);
-  if (first) {
-    value = first;
-    tail.root = first;
-    tail.scaleIn = elementType(value);
-  }
-  tail.weight = rowOperand<nn::MulOp>(value, shapes);
-  if (!tail.weight)
-    return tail;
-  tail.root = onlyUser(value);
-  value = tail.root->getResult(0);
-  if (mayHaveBias && (tail.bias = rowOperand<nn::AddOp>(value, shapes))) {
-    tail.root = onlyUser(value);
-    value = tail.root->getResult(0);
-  }
-  if (!first)
-    if (nn::CastOp last = floatCast(value))
-      tail.root = last;
-  return tail;
-}
-
-Value buildOnes(Raiser &raiser, Location location, int64_t size, Type element) {
-  auto type = RankedTensorType::get({size}, element);
-  return nn::buildConstant(raiser.rewriter, location,
-                           DenseElementsAttr::get(type, raiser.rewriter.getFloatAttr(element, 1.0)));
-}
-
 /// Raises the norm whose normalised value `scaled` is: source * rsqrt(..) or source / sqrt(..).
 void raiseScaled(Operation *scaled, const MeanSquare &stats, Raiser &raiser) {
   Value centred = matchCentred(stats.source);
@@ -103,25 +53,104 @@ void raiseScaled(Operation *scaled, const MeanSquare &stats, Raiser &raiser) {
         if (Value other = otherOperand(mul, scaled->getResult(0));
             other && isRowOf(other, mul, raiser.shapes))
           noteMiss(mul, name, "the normalised value is used more than once: its weight stays outside");
-  raiser.rewriter.setInsertionPoint(tail.root);
-  Location location = tail.root->getLoc();
-  Type resultType = elementType(tail.root->getResult(0));
-  Value weight =
-      tail.weight ? asRow(tail.weight, raiser) : buildOnes(raiser, location, size.value(), resultType);
-  SmallVector<NamedAttribute> attributes = {
-      raiser.rewriter.getNamedAttr("eps", raiser.rewriter.getF32FloatAttr(stats.eps))};
-  if (tail.weight && tail.scaleIn != elementType(weight))
-    attributes.push_back(raiser.rewriter.getNamedAttr("scale_in", TypeAttr::get(tail.scaleIn)));
-  SmallVector<Value> operands = {input, weight};
-  Value norm;
-  if (centred) {
-    if (tail.bias)
-      operands.push_back(asRow(tail.bias, raiser));
-    norm = nn::build<nn::LayerNormOp>(raiser.rewriter, location, operands, attributes, resultType);
-  } else {
-    norm = nn::build<nn::RmsNormOp>(raiser.rewriter, location, operands, attributes, resultType);
+  buildNorm(tail, input, stats.eps, bool(centred), raiser);
+}
+
+/// The inverse deviation, or its product with a weight over the last dim.
+struct Gain {
+  Value value;
+  Value weight; ///< null if there is none
+};
+
+SmallVector<Gain> gainsOf(nn::RsqrtOp inverse, Value like, ShapeTable &shapes) {
+  SmallVector<Gain> gains = {{inverse, {}}};
+  for (Operation *user : inverse->getUsers())
+    if (auto mul = llvm::dyn_cast<nn::MulOp>(user))
+      if (Value weight = otherOperand(mul, inverse); weight && isRowOf(weight, like, shapes))
+        gains.push_back({mul, weight});
+  return gains;
+}
+
+bool isProductOf(Value value, Value left, Value right) {
+  auto mul = value.getDefiningOp<nn::MulOp>();
+  return mul &&
+         ((mul.getLhs() == left && mul.getRhs() == right) || (mul.getLhs() == right && mul.getRhs() == left));
+}
+
+/// `value` is -mean * gain.
+bool isNegatedShift(Value value, Value mean, Value gain) {
+  if (auto neg = value.getDefiningOp<nn::NegOp>())
+    return isProductOf(neg.getX(), mean, gain);
+  auto mul = value.getDefiningOp<nn::MulOp>();
+  Value other = mul ? otherOperand(mul, gain) : Value();
+  auto neg = other ? other.getDefiningOp<nn::NegOp>() : nn::NegOp();
+  return neg && neg.getX() == mean;
+}
+
+/// Matches what x * gain is added to: -mean * gain, or bias - mean * gain; false if it is something else.
+bool matchShift(Value value, Value mean, Value gain, Value &bias) {
+  if (isNegatedShift(value, mean, gain))
+    return true;
+  if (auto sub = value.getDefiningOp<nn::SubOp>(); sub && isProductOf(sub.getRhs(), mean, gain)) {
+    bias = sub.getLhs();
+    return true;
   }
-  raiser.replace(tail.root, norm);
+  if (auto add = value.getDefiningOp<nn::AddOp>())
+    for (auto [shift, rest] : {std::pair(add.getLhs(), add.getRhs()), std::pair(add.getRhs(), add.getLhs())})
+      if (isNegatedShift(shift, mean, gain)) {
+        bias = rest;
+        return true;
+      }
+  return false;
+}
+
+/// What the norm replaces if `scaled` is a product with `gain`: source * (r * weight) [+ bias], or, where the
+/// source is centred, x * gain + (bias - mean * gain), as tf.nn.batch_normalization writes it.
+std::optional<Tail> matchGained(nn::MulOp scaled, const Gain &gain, const MeanSquare &stats,
+                                ShapeTable &shapes) {
+  Tail tail{scaled, elementType(scaled), gain.weight, {}};
+  Value centred = matchCentred(stats.source), other = otherOperand(scaled, gain.value);
+  if (centred && other == centred) {
+    Operation *sum = onlyUser(scaled);
+    Value mean = stats.source.getDefiningOp<nn::SubOp>().getRhs();
+    auto sub = llvm::dyn_cast_or_null<nn::SubOp>(sum);
+    if (!(sub && sub.getLhs() == scaled && isProductOf(sub.getRhs(), mean, gain.value))) {
+      Value shift = llvm::isa_and_nonnull<nn::AddOp>(sum) ? otherOperand(sum, scaled) : Value();
+      if (!shift || !matchShift(shift, mean, gain.value, tail.bias))
+        return std::nullopt;
+    }
+    tail.root = sum;
+  } else if (!gain.weight || other != stats.source) {
+    return std::nullopt;
+  }
+  if (tail.bias && !isRowOf(tail.bias, stats.source, shapes))
+    return std::nullopt;
+  if (centred && !tail.bias)
+    if (Value bias = rowOperand<nn::AddOp>(tail.root->getResult(0), shapes)) {
+      tail.bias = bias;
+      tail.root = onlyUser(tail.root->getResult(0));
+    }
+  return tail;
+}
+
+/// Raises the norms in which the inverse deviation meets the weight before the value. In f32 the products may
+/// associate otherwise; narrower types round between them, so that they are left alone.
+bool raiseGained(nn::RsqrtOp inverse, const MeanSquare &stats, Raiser &raiser) {
+  if (!isF32(stats.source))
+    return false;
+  Value centred = matchCentred(stats.source), input = centred ? centred : stats.source;
+  llvm::SmallPtrSet<Operation *, 4> replaced;
+  for (const Gain &gain : gainsOf(inverse, input, raiser.shapes))
+    for (Operation *user : llvm::to_vector(gain.value.getUsers())) {
+      auto scaled = replaced.contains(user) ? nn::MulOp() : llvm::dyn_cast<nn::MulOp>(user);
+      auto tail = scaled ? matchGained(scaled, gain, stats, raiser.shapes) : std::nullopt;
+      if (!tail || !raiser.shapes.same(tail->root->getResult(0), input) ||
+          (!gain.weight && !raiser.shapes.of(input).back().isStatic()))
+        continue;
+      replaced.insert(tail->root);
+      buildNorm(*tail, input, stats.eps, bool(centred), raiser);
+    }
+  return !replaced.empty();
 }
 
 /// The users of 1/sqrt or sqrt that scale the value the statistics are of.
@@ -140,9 +169,13 @@ void raiseUsers(Operation *root, Raiser &raiser) {
     scales = true;
     raiseScaled(user, *stats, raiser);
   }
+  if constexpr (std::is_same_v<ScaleOp, nn::MulOp>)
+    scales |= raiseGained(llvm::cast<nn::RsqrtOp>(root), *stats, raiser);
   if (!scales)
     noteMiss(root, matchCentred(stats->source) ? "layer_norm" : "rms_norm",
-             "the inverse deviation does not scale the value that the statistics are of");
+             isF32(stats->source)
+                 ? "the inverse deviation does not scale the value that the statistics are of"
+                 : "statistics are computed in " + typeName(stats->source) + ", not in f32");
 }
 
 } // namespace
@@ -151,9 +184,11 @@ void raiseUsers(Operation *root, Raiser &raiser) {
 namespace {
 struct RaiseNorm : impl::RaiseNormBase<RaiseNorm> {
   void runOnOperation() override {
-    if (failed(raise::forEachRoot<nn::RsqrtOp>(
-            getOperation(),
-            [](nn::RsqrtOp root, raise::Raiser &raiser) { raise::raiseUsers<nn::MulOp>(root, raiser); })) ||
+    if (failed(raise::forEachRoot<nn::RsqrtOp>(getOperation(),
+                                               [](nn::RsqrtOp root, raise::Raiser &raiser) {
+                                                 raise::raiseUsers<nn::MulOp>(root, raiser);
+                                                 raise::raiseBatchNormRows(root, raiser);
+                                               })) ||
         failed(raise::forEachRoot<nn::SqrtOp>(
             getOperation(),
             [](nn::SqrtOp root, raise::Raiser &raiser) { raise::raiseUsers<nn::DivOp>(root, raiser); })) ||

@@ -173,6 +173,10 @@ void raiseProducts(Value first, Value second, bool interleaved, Operation *root,
 void raiseConcat(nn::ConcatOp concat, Raiser &raiser) {
   if (auto rotation = matchHalfRotation(concat, raiser.shapes))
     return raiseRotated(concat, *rotation, raiser);
+  for (Operation *user : llvm::to_vector(concat->getUsers()))
+    if (auto merge = llvm::dyn_cast<nn::ReshapeOp>(user))
+      if (auto rotation = matchStackedRotation(merge, raiser.shapes))
+        raiseRotated(merge, *rotation, raiser);
   auto pair = matchLastDimPair(concat);
   if (!pair)
     return;

@@ -6,17 +6,19 @@ namespace fusion::raise {
 
 namespace {
 
-/// v of a reshape that only adds a last dim of size 1, as exporters do before they concatenate; or null.
-Value withoutLastUnit(Value value, ShapeTable &shapes) {
+/// v of a reshape that only adds a dim of size 1 with `after` dims behind it, as exporters do before they
+/// concatenate; or null.
+Value withoutUnit(Value value, size_t after, ShapeTable &shapes) {
   auto reshape = value.getDefiningOp<nn::ReshapeOp>();
   if (!reshape)
     return {};
   DimShape from = shapes.of(reshape.getX()), to = shapes.of(reshape);
-  if (to.empty() || !(to.back() == Dim(1)))
+  if (to.size() <= after || !(to[to.size() - 1 - after] == Dim(1)))
     return {};
-  to.pop_back();
+  to.erase(to.end() - 1 - after);
   return from == to ? Value(reshape.getX()) : Value();
 }
+Value withoutLastUnit(Value value, ShapeTable &shapes) { return withoutUnit(value, 0, shapes); }
 
 /// x of a reshape that splits the last dim of x into pairs: [.., 2 h] to [.., h, 2]; or null.
 Value beforePairing(Value value, ShapeTable &shapes) {
@@ -120,14 +122,32 @@ std::optional<Rotation> pairUp(const PairElement &first, const PairElement &seco
   return std::nullopt;
 }
 
+static std::optional<Rotation> matchHalves(Value negated, Value first, ShapeTable &shapes) {
+  auto neg = negated.getDefiningOp<nn::NegOp>();
+  auto left = neg ? matchPairElement(first, shapes) : std::nullopt;
+  auto right = left ? matchPairElement(neg.getX(), shapes) : std::nullopt;
+  auto rotation = right ? pairUp(*left, *right) : std::nullopt;
+  return rotation && !rotation->interleaved ? rotation : std::nullopt;
+}
+
 std::optional<Rotation> matchHalfRotation(Value value, ShapeTable &shapes) {
   auto pair = matchLastDimPair(value);
-  auto neg = pair ? pair->first.getDefiningOp<nn::NegOp>() : nn::NegOp();
-  if (!neg)
+  return pair ? matchHalves(pair->first, pair->second, shapes) : std::nullopt;
+}
+
+std::optional<Rotation> matchStackedRotation(nn::ReshapeOp merge, ShapeTable &shapes) {
+  auto concat = merge.getX().getDefiningOp<nn::ConcatOp>();
+  DimShape stacked = shapes.of(merge.getX()), merged = shapes.of(merge);
+  const int64_t rank = static_cast<int64_t>(stacked.size());
+  if (!concat || concat.getParts().size() != 2 || rank < 2 || stacked.size() != merged.size() + 1)
     return std::nullopt;
-  auto second = matchPairElement(neg.getX(), shapes), first = matchPairElement(pair->second, shapes);
-  auto rotation = first && second ? pairUp(*first, *second) : std::nullopt;
-  return rotation && !rotation->interleaved ? rotation : std::nullopt;
+  const int64_t axis = static_cast<int64_t>(concat.getAxis());
+  if ((axis != -2 && axis != rank - 2) || !(stacked[rank - 2] * stacked[rank - 1] == merged.back()) ||
+      !std::equal(merged.begin(), merged.end() - 1, stacked.begin()))
+    return std::nullopt;
+  Value negated = withoutUnit(concat.getParts()[0], 1, shapes),
+        first = withoutUnit(concat.getParts()[1], 1, shapes);
+  return negated && first ? matchHalves(negated, first, shapes) : std::nullopt;
 }
 
 std::optional<Rotation> matchInterleavedRotation(nn::ReshapeOp merge, ShapeTable &shapes) {

@@ -29,6 +29,8 @@ std::optional<Rotation> pairUp(const PairElement &first, const PairElement &seco
 
 /// concat(neg(second), first).
 std::optional<Rotation> matchHalfRotation(mlir::Value value, ShapeTable &shapes);
+/// reshape(concat(neg(second), first)) along a dim of size 1 before the last one, which merges with it.
+std::optional<Rotation> matchStackedRotation(nn::ReshapeOp merge, ShapeTable &shapes);
 /// reshape(concat(neg(second), first)), each with a last dim of size 1.
 std::optional<Rotation> matchInterleavedRotation(nn::ReshapeOp merge, ShapeTable &shapes);
 /// first and second of reshape(concat(first, second)) that alternates their elements.

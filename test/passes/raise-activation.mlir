@@ -315,3 +315,42 @@ func.func @quick_of_narrowed(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
   %4 = nn.mul %x, %3 : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
   return %4 : tensor<?x8xf32>
 }
+
+// -----
+
+// erf is odd: Keras 3 writes 1 - erf(-x / sqrt(2)).
+// CHECK-LABEL: func @erf_of_negated
+// CHECK-SAME: (%[[X:[a-z0-9]*]]: tensor<?x8xf32>
+// CHECK-NEXT: %[[G:.*]] = nn.gelu %[[X]] : (tensor<?x8xf32>) -> tensor<?x8xf32>
+// CHECK-NEXT: return %[[G]]
+func.func @erf_of_negated(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %half = nn.constant {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %one = nn.constant {value = dense<1.0> : tensor<f32>} : () -> tensor<f32>
+  %root = nn.constant {value = dense<0.707106769> : tensor<f32>} : () -> tensor<f32>
+  %0 = nn.mul %x, %half : (tensor<?x8xf32>, tensor<f32>) -> tensor<?x8xf32>
+  %1 = nn.neg %x : (tensor<?x8xf32>) -> tensor<?x8xf32>
+  %2 = nn.mul %1, %root : (tensor<?x8xf32>, tensor<f32>) -> tensor<?x8xf32>
+  %3 = nn.erf %2 : (tensor<?x8xf32>) -> tensor<?x8xf32>
+  %4 = nn.sub %one, %3 : (tensor<f32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  %5 = nn.mul %0, %4 : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %5 : tensor<?x8xf32>
+}
+
+// -----
+
+// 1 + erf(-x / sqrt(2)) is no gelu of x.
+// CHECK-LABEL: func @erf_of_negated_added
+// CHECK-NOT: nn.gelu
+// CHECK: nn.erf
+// MISS: {{.*}}raise-activation.mlir{{.*}}Missed{{.*}}no product of nn.erf with its input follows
+func.func @erf_of_negated_added(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %half = nn.constant {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %one = nn.constant {value = dense<1.0> : tensor<f32>} : () -> tensor<f32>
+  %root = nn.constant {value = dense<-0.707106769> : tensor<f32>} : () -> tensor<f32>
+  %0 = nn.mul %x, %half : (tensor<?x8xf32>, tensor<f32>) -> tensor<?x8xf32>
+  %1 = nn.mul %x, %root : (tensor<?x8xf32>, tensor<f32>) -> tensor<?x8xf32>
+  %2 = nn.erf %1 : (tensor<?x8xf32>) -> tensor<?x8xf32>
+  %3 = nn.add %2, %one : (tensor<?x8xf32>, tensor<f32>) -> tensor<?x8xf32>
+  %4 = nn.mul %0, %3 : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %4 : tensor<?x8xf32>
+}

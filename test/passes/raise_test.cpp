@@ -136,9 +136,11 @@ TEST_F(Raise, KeepsTheNumbersOfTheRunLineTests) {
   std::ofstream(folder / "m.onnx", std::ios::binary)
       .write(bytes.as<char>(), static_cast<std::streamsize>(bytes.bytes()));
   int modules = 0;
-  for (std::string file : {"canonicalize", "fold-constants", "fold-positions", "raise-norm",
-                           "raise-activation", "raise-rope", "raise-attention",
-                           "raise-attention-sink", "raise-attention-gate"}) {
+  for (std::string file :
+       {"canonicalize", "fold-constants", "fold-positions", "raise-norm", "raise-activation", "raise-rope",
+        "raise-attention", "raise-attention-sink", "raise-attention-gate", "raise-attention-arithmetic",
+        "raise-attention-swapped", "raise-norm-gain", "raise-norm-rows", "raise-rope-stacked",
+        "raise-attention-batch"}) {
     for (const std::string &text : splitModules(FUSION_SOURCE_DIR "/test/passes/" + file + ".mlir")) {
       auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
       ASSERT_TRUE(module) << file;
