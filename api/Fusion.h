@@ -194,8 +194,9 @@ struct CompileOptions {
   bool donateCaches = false;
   /// Assumes that experts compute finite numbers, so that an expert whose weight is 0 need not run (0 times
   /// infinity would not be 0), and that scores of attention are finite and lie above the number that masks
-  /// them. Without it a graph that runs every expert on every row stays as it is (docs/routed-experts.md), as
-  /// does attention that clears NaN or masks by a finite number (docs/attention.md).
+  /// them, and that squares of f16 are, so that a norm may compute them in f32. Without it a graph that runs
+  /// every expert on every row stays as it is (docs/routed-experts.md), as does attention that clears NaN or
+  /// masks by a finite number (docs/attention.md), and a norm whose statistics are f16 or bf16.
   bool assumeFinite = true;
   /// A row's result is the same bit by bit whatever the other rows and sequences of the run are: their
   /// number, their contents, and the row's place among them. See docs/determinism.md. For one rank. BadInput

@@ -46,9 +46,12 @@ def RaiseNorm : Pass<"nn-raise-norm", "::mlir::ModuleOp"> {
   let summary = "decomposed RMS and layer norms become nn.rms_norm and nn.layer_norm";
   let description = [{
     The place of every rounding is kept: `scale_in` says in which type the normalised value meets the weight,
-    `weight_bias` marks a weight that is stored without its 1. A norm whose statistics are not f32 stays as it
-    is.
+    `weight_bias` marks a weight that is stored without its 1. Where the graph computes statistics in f16 or
+    bf16, they are f32 afterwards: fewer roundings, and squares are taken to be finite. Without `assume-finite`
+    such a norm stays as it is.
   }];
+  let options = [Option<"assumeFinite", "assume-finite", "bool", "true",
+                        "assume that statistics in f16 and bf16 are finite, and compute them in f32">];
 }
 
 def RaiseActivation : Pass<"nn-raise-activation", "::mlir::ModuleOp"> {

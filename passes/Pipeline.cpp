@@ -21,7 +21,7 @@ void buildNormalisePipeline(OpPassManager &manager) {
 }
 
 void buildRaisePipeline(OpPassManager &manager, bool assumeFinite) {
-  manager.addPass(createRaiseNorm());
+  manager.addPass(createRaiseNorm({assumeFinite}));
   manager.addPass(createRaiseActivation());
   manager.addPass(createRaiseGroupLimit());
   manager.addPass(createRaiseExpertMatmul());

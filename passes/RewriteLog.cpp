@@ -155,6 +155,14 @@ Operation *namedOp(Value after) {
 bool sumsExperts(Value after, const Ops &made) {
   return after.getDefiningOp<nn::ReduceOp>() && llvm::any_of(made, llvm::IsaPred<nn::ExpertMatmulOp>);
 }
+
+/// Whether statistics of f16 or bf16 were computed in that type.
+bool hadNarrowStatistics(const Ops &replaced) {
+  return llvm::any_of(replaced, [](Operation *op) {
+    return llvm::isa<nn::ReduceOp>(op) &&
+           (elementType(op->getResult(0)).isF16() || elementType(op->getResult(0)).isBF16());
+  });
+}
 } // namespace
 
 void RewriteLog::record(Operation *before, ValueRange after, ShapeTable &shapes) {
@@ -170,7 +178,8 @@ void RewriteLog::record(Operation *before, ValueRange after, ShapeTable &shapes)
   Rewrite entry;
   entry.location = locationName(before->getLoc());
   entry.raises = sumsExperts(after.front(), made) ||
-                 (named && (named->hasTrait<nn::Activation>() || llvm::isa<nn::AttentionOp>(named)));
+                 (named && (named->hasTrait<nn::Activation>() || llvm::isa<nn::AttentionOp>(named) ||
+                            (llvm::isa<nn::Norm>(named) && hadNarrowStatistics(replaced))));
   entry.name =
       named ? named->getName().stripDialect().str() : before->getName().getStringRef().str() + " rewritten";
   entry.module = ModuleOp::create(before->getLoc());

@@ -32,8 +32,9 @@ CompileFlags::CompileFlags(cl::OptionCategory &category)
                      {.unit = "N", .what = "a number of ranks", .initial = 1, .least = 1}),
       noAssumeFinite(
           "no-assume-finite",
-          cl::desc("Take no values for finite: experts of weight 0 run, and attention that clears NaN or masks "
-                   "by a finite number stays as written"),
+          cl::desc(
+              "Take no values for finite: experts of weight 0 run, and attention that clears NaN or masks "
+              "by a finite number, and norms with statistics of f16 stay as written"),
           cl::cat(category)),
       batchInvariant("batch-invariant", cl::desc("A row's result does not depend on the other rows of a run"),
                      cl::cat(category)),

@@ -43,7 +43,7 @@ Tail walkTail(Operation *normalised, bool mayHaveBias, ShapeTable &shapes) {
   return tail;
 }
 
-void buildNorm(const Tail &tail, Value input, float eps, bool centred, Raiser &raiser) {
+void buildNorm(const Tail &tail, Value input, float eps, bool centred, Raiser &raiser, std::string assumes) {
   raiser.rewriter.setInsertionPoint(tail.root);
   Location location = tail.root->getLoc();
   Type resultType = elementType(tail.root->getResult(0));
@@ -63,7 +63,7 @@ void buildNorm(const Tail &tail, Value input, float eps, bool centred, Raiser &r
   } else {
     norm = nn::build<nn::RmsNormOp>(raiser.rewriter, location, operands, attributes, resultType);
   }
-  raiser.replace(tail.root, norm);
+  raiser.replace(tail.root, norm, std::move(assumes));
 }
 
 } // namespace fusion::raise

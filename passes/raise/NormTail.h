@@ -24,7 +24,8 @@ mlir::Value rowOperand(mlir::Value value, ShapeTable &shapes) {
 Tail walkTail(mlir::Operation *normalised, bool mayHaveBias, ShapeTable &shapes);
 
 /// Puts the norm of `input` in the place of `tail`: a layer norm if it is `centred`, else an RMS norm.
-/// Without a weight the size of the last dim must be known.
-void buildNorm(const Tail &tail, mlir::Value input, float eps, bool centred, Raiser &raiser);
+/// Without a weight the size of the last dim must be known. `assumes`: as in noteRaised().
+void buildNorm(const Tail &tail, mlir::Value input, float eps, bool centred, Raiser &raiser,
+               std::string assumes = {});
 
 } // namespace fusion::raise

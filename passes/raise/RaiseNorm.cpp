@@ -34,12 +34,25 @@ std::optional<MeanSquare> matchMeanSquare(Value value) {
   return found;
 }
 
+/// Whether statistics in the type of `input` are taken for those in f32, and what that assumes.
+bool takesStatistics(Value input, bool assumeFinite, std::string &assumes) {
+  Type type = elementType(input);
+  if (type.isF32())
+    return true;
+  if (!assumeFinite || !(type.isF16() || type.isBF16()))
+    return false;
+  assumes = "squares and their mean are finite in " + typeName(input) +
+            ", to which the graph rounds them; here they are computed in f32";
+  return true;
+}
+
 /// Raises the norm whose normalised value `scaled` is: source * rsqrt(..) or source / sqrt(..).
-void raiseScaled(Operation *scaled, const MeanSquare &stats, Raiser &raiser) {
+void raiseScaled(Operation *scaled, const MeanSquare &stats, Raiser &raiser, bool assumeFinite) {
   Value centred = matchCentred(stats.source);
   StringRef name = centred ? "layer_norm" : "rms_norm";
   Value input = centred ? centred : stats.source;
-  if (!isF32(input))
+  std::string assumes;
+  if (!takesStatistics(input, assumeFinite, assumes))
     return noteMiss(scaled, name, "statistics are computed in " + typeName(input) + ", not in f32");
   if (!raiser.shapes.same(scaled->getResult(0), input))
     return noteMiss(scaled, name, "the normalised value has another shape than the input");
@@ -53,7 +66,7 @@ void raiseScaled(Operation *scaled, const MeanSquare &stats, Raiser &raiser) {
         if (Value other = otherOperand(mul, scaled->getResult(0));
             other && isRowOf(other, mul, raiser.shapes))
           noteMiss(mul, name, "the normalised value is used more than once: its weight stays outside");
-  buildNorm(tail, input, stats.eps, bool(centred), raiser);
+  buildNorm(tail, input, stats.eps, bool(centred), raiser, std::move(assumes));
 }
 
 /// The inverse deviation, or its product with a weight over the last dim.
@@ -153,29 +166,50 @@ bool raiseGained(nn::RsqrtOp inverse, const MeanSquare &stats, Raiser &raiser) {
   return !replaced.empty();
 }
 
-/// The users of 1/sqrt or sqrt that scale the value the statistics are of.
+/// Raises what multiplies by the inverse deviation, or divides by the deviation, the value that the
+/// statistics are of. Whether there is any.
 template <class ScaleOp>
-void raiseUsers(Operation *root, Raiser &raiser) {
-  auto stats = matchMeanSquare(root->getOperand(0));
-  if (!stats)
-    return;
-  SmallVector<Operation *> users(root->getUsers());
+bool raiseUsers(Value deviation, const MeanSquare &stats, Raiser &raiser, bool assumeFinite) {
   bool scales = false;
-  for (Operation *user : users) {
+  for (Operation *user : llvm::to_vector(deviation.getUsers())) {
     auto scale = llvm::dyn_cast<ScaleOp>(user);
-    if (!scale || otherOperand(scale, root->getResult(0)) != stats->source ||
-        (llvm::isa<nn::DivOp>(user) && user->getOperand(1) != root->getResult(0)))
+    if (!scale || otherOperand(scale, deviation) != stats.source ||
+        (llvm::isa<nn::DivOp>(user) && user->getOperand(1) != deviation))
       continue;
     scales = true;
-    raiseScaled(user, *stats, raiser);
+    raiseScaled(user, stats, raiser, assumeFinite);
   }
-  if constexpr (std::is_same_v<ScaleOp, nn::MulOp>)
-    scales |= raiseGained(llvm::cast<nn::RsqrtOp>(root), *stats, raiser);
+  return scales;
+}
+
+void noteUnscaled(Operation *root, const MeanSquare &stats) {
+  noteMiss(root, matchCentred(stats.source) ? "layer_norm" : "rms_norm",
+           isF32(stats.source) ? "the inverse deviation does not scale the value that the statistics are of"
+                               : "statistics are computed in " + typeName(stats.source) + ", not in f32");
+}
+
+void raiseInverse(nn::RsqrtOp root, Raiser &raiser, bool assumeFinite) {
+  const auto stats = matchMeanSquare(root.getX());
+  if (!stats)
+    return;
+  bool scales = raiseUsers<nn::MulOp>(root, *stats, raiser, assumeFinite);
+  scales |= raiseGained(root, *stats, raiser);
   if (!scales)
-    noteMiss(root, matchCentred(stats->source) ? "layer_norm" : "rms_norm",
-             isF32(stats->source)
-                 ? "the inverse deviation does not scale the value that the statistics are of"
-                 : "statistics are computed in " + typeName(stats->source) + ", not in f32");
+    noteUnscaled(root, *stats);
+}
+
+void raiseDeviation(nn::SqrtOp root, Raiser &raiser, bool assumeFinite) {
+  const auto stats = matchMeanSquare(root.getX());
+  if (!stats)
+    return;
+  bool scales = false;
+  for (Operation *user : llvm::to_vector(root->getUsers())) // 1 / sqrt is rsqrt in f32 alone
+    if (auto div = llvm::dyn_cast<nn::DivOp>(user);
+        div && div.getRhs() == root && isConstant(div.getLhs(), 1))
+      scales |= raiseUsers<nn::MulOp>(div, *stats, raiser, assumeFinite);
+  scales |= raiseUsers<nn::DivOp>(root, *stats, raiser, assumeFinite);
+  if (!scales)
+    noteUnscaled(root, *stats);
 }
 
 } // namespace
@@ -183,15 +217,17 @@ void raiseUsers(Operation *root, Raiser &raiser) {
 
 namespace {
 struct RaiseNorm : impl::RaiseNormBase<RaiseNorm> {
+  using RaiseNormBase::RaiseNormBase;
   void runOnOperation() override {
-    if (failed(raise::forEachRoot<nn::RsqrtOp>(getOperation(),
-                                               [](nn::RsqrtOp root, raise::Raiser &raiser) {
-                                                 raise::raiseUsers<nn::MulOp>(root, raiser);
-                                                 raise::raiseBatchNormRows(root, raiser);
-                                               })) ||
-        failed(raise::forEachRoot<nn::SqrtOp>(
-            getOperation(),
-            [](nn::SqrtOp root, raise::Raiser &raiser) { raise::raiseUsers<nn::DivOp>(root, raiser); })) ||
+    auto raiseInverse = [this](nn::RsqrtOp root, raise::Raiser &raiser) {
+      raise::raiseInverse(root, raiser, assumeFinite);
+      raise::raiseBatchNormRows(root, raiser);
+    };
+    auto raiseDeviation = [this](nn::SqrtOp root, raise::Raiser &raiser) {
+      raise::raiseDeviation(root, raiser, assumeFinite);
+    };
+    if (failed(raise::forEachRoot<nn::RsqrtOp>(getOperation(), raiseInverse)) ||
+        failed(raise::forEachRoot<nn::SqrtOp>(getOperation(), raiseDeviation)) ||
         failed(raise::absorbIntoNorms(getOperation())))
       signalPassFailure();
   }

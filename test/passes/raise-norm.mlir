@@ -1,5 +1,5 @@
-// RUN: fusion-opt %s --nn-raise-norm --split-input-file | FileCheck %s
-// RUN: fusion-opt %s --nn-raise-norm --split-input-file --remarks-filter-missed=raise 2>&1 | FileCheck %s --check-prefix=MISS
+// RUN: fusion-opt %s --nn-raise-norm=assume-finite=false --split-input-file | FileCheck %s
+// RUN: fusion-opt %s --nn-raise-norm=assume-finite=false --split-input-file --remarks-filter-missed=raise 2>&1 | FileCheck %s --check-prefix=MISS
 
 // Llama: normalise in f32, round to the model's type, scale there.
 // CHECK-LABEL: func @llama
