@@ -86,7 +86,10 @@ TEST(Lifetime, RunsLeaveNothing) {
     ASSERT_TRUE(program) << program.error().message;
     int64_t rows = 0; // sizes come and go too
     expectFlat(test::repeats("FUSION_LIFETIME_RUNS", 2000), 64,
-               [&] { expectRow(*program, static_cast<float>(rows % 7), 1 + rows++ % 5); });
+               [&] {
+                 const int64_t row = rows++;
+                 expectRow(*program, static_cast<float>(row % 7), 1 + row % 5);
+               });
   }
 }
 
