@@ -1,5 +1,6 @@
 #include "passes/RewriteLog.h"
 
+#include "ir/dialect/Loop.h"
 #include "ir/dialect/Types.h"
 #include "passes/ShapeTable.h"
 
@@ -16,8 +17,8 @@ thread_local RewriteLog *current = nullptr;
 using Ops = llvm::SetVector<Operation *>;
 using Values = llvm::SetVector<Value>;
 
-/// Weights become arguments: a check needs no files.
-bool isLeaf(Operation *producer) { return !producer || llvm::isa<nn::WeightOp>(producer); }
+/// Weights become arguments, as a check needs no files, and so do results of loops, whose bodies stand elsewhere.
+bool isLeaf(Operation *producer) { return !producer || llvm::isa<nn::WeightOp, nn::LoopOp>(producer); }
 
 /// The ops that `results` are computed by, producers first, from `inputs` and from ops in `known`, which are
 /// not among them. Leaves are added to `leaves`.
