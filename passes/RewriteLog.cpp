@@ -66,10 +66,23 @@ Values readBy(ValueRange after, const Ops &built, const Ops &old) {
   return inputs;
 }
 
+/// Whether the value is known: a rewrite may depend on what it is, as that of a product with ones.
+bool followsFromConstants(Value value, int depth = 8) {
+  Operation *op = value.getDefiningOp();
+  if (!op || isLeaf(op) || depth == 0)
+    return false;
+  if (llvm::isa<nn::ConstantOp, nn::DimConstantOp>(op))
+    return true;
+  return op->getNumOperands() > 0 && llvm::all_of(op->getOperands(), [&](Value operand) {
+           return followsFromConstants(operand, depth - 1);
+         });
+}
+
 /// Random inputs are independent of each other. An input that is computed from what `before` reads too, as
 /// one of two equal slices is, is computed in both functions instead. Returns the ops between the inputs and
 /// `before`.
 Ops separate(Values &inputs, Operation *before) {
+  inputs.remove_if([](Value input) { return followsFromConstants(input); });
   while (true) {
     Values leaves;
     Ops replaced = producersOf(before->getResults(), inputs, {}, &leaves);
@@ -87,7 +100,7 @@ Ops separate(Values &inputs, Operation *before) {
     Value input = *dependent;
     inputs.remove(input);
     for (Value operand : input.getDefiningOp()->getOperands())
-      if (!llvm::isa_and_nonnull<nn::ConstantOp>(operand.getDefiningOp()))
+      if (!followsFromConstants(operand))
         inputs.insert(operand);
   }
 }
