@@ -53,7 +53,11 @@ bool isManageable(ArrayRef<Dim> dims) {
   size_t terms = 1;
   for (const Dim &dim : dims) {
     terms *= std::max<size_t>(1, dim.termCount());
-    if (terms > 4096 || dim.termCount() > 32 || (!dim.isStatic() && dim.str().size() > 4096))
+    if (terms > 4096)
+      return false;
+    // Long ones of few terms are sizes behind many divisions; of many they grow from op to op.
+    const size_t length = dim.isStatic() ? 0 : dim.str().size();
+    if (length > 4096 || (length > 512 && dim.termCount() > 32))
       return false;
   }
   return true;

@@ -102,6 +102,21 @@ TEST(ImportSizes, MatricesOfPads) {
   EXPECT_THAT(Importer().text(b), HasSubstr("nn.dims = [\"2*n\", 8]"));
 }
 
+/// As the lengths behind the convolutions of an encoder of sound, where divisions may be of negative numbers.
+TEST(ImportSizes, BehindManyDivisions) {
+  ModelBuilder b = sized();
+  b.ints("row", {1}).ints("less", {7}, true).ints("parts", {3}, true).ints("axes", {0}).ints("from", {0});
+  std::string size = "size";
+  for (int i = 0; i < 4; ++i) {
+    const std::string number = std::to_string(i);
+    b.node("Sub", {size, "less"}, {"difference" + number});
+    b.node("Div", {"difference" + number, "parts"}, {size = "size" + number});
+  }
+  b.node("Reshape", {size, "row"}, {"to"});
+  b.node("Slice", {"x", "from", "to", "axes"}, {"y"});
+  EXPECT_THAT(Importer().text(b), HasSubstr("nn.slice")); // by a dim of 1,100 characters
+}
+
 /// for (i = 0; i < n; i += by) y.append(x[i] + x[i]); `first`: whether there is a first step.
 ModelBuilder counting(int64_t by, const std::string &first, const std::string &compare = "Less") {
   ModelBuilder b = sized();
