@@ -17,6 +17,19 @@ Value buildOnes(Raiser &raiser, Location location, int64_t size, Type element) {
                            DenseElementsAttr::get(type, raiser.rewriter.getFloatAttr(element, 1.0)));
 }
 
+/// On from the product with the weight, over [add bias] [cast].
+Tail walkFromWeight(Tail tail, bool mayHaveBias, ShapeTable &shapes) {
+  Value value = tail.root->getResult(0);
+  if (mayHaveBias && (tail.bias = rowOperand<nn::AddOp>(value, shapes))) {
+    tail.root = onlyUser(value);
+    value = tail.root->getResult(0);
+  }
+  if (tail.scaleIn.isF32())
+    if (nn::CastOp last = floatCast(value))
+      tail.root = last;
+  return tail;
+}
+
 } // namespace
 
 Tail walkTail(Operation *normalised, bool mayHaveBias, ShapeTable &shapes) {
@@ -32,15 +45,20 @@ Tail walkTail(Operation *normalised, bool mayHaveBias, ShapeTable &shapes) {
   if (!tail.weight)
     return tail;
   tail.root = onlyUser(value);
-  value = tail.root->getResult(0);
-  if (mayHaveBias && (tail.bias = rowOperand<nn::AddOp>(value, shapes))) {
-    tail.root = onlyUser(value);
-    value = tail.root->getResult(0);
+  return walkFromWeight(tail, mayHaveBias, shapes);
+}
+
+SmallVector<Tail> walkTails(Operation *normalised, bool mayHaveBias, ShapeTable &shapes) {
+  Value value = normalised->getResult(0);
+  SmallVector<Tail> tails;
+  for (Operation *user : value.getUsers()) {
+    auto mul = llvm::dyn_cast<nn::MulOp>(user);
+    Value weight = mul ? otherOperand(mul, value) : Value();
+    if (!weight || !isRowOf(weight, value, shapes))
+      return {};
+    tails.push_back(walkFromWeight({mul, elementType(value), weight, {}}, mayHaveBias, shapes));
   }
-  if (!first)
-    if (nn::CastOp last = floatCast(value))
-      tail.root = last;
-  return tail;
+  return tails;
 }
 
 void buildNorm(const Tail &tail, Value input, float eps, bool centred, Raiser &raiser, std::string assumes) {

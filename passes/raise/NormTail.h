@@ -23,6 +23,10 @@ mlir::Value rowOperand(mlir::Value value, ShapeTable &shapes) {
 /// Walks from the normalised f32 value over [cast] [mul weight] [add bias] [cast].
 Tail walkTail(mlir::Operation *normalised, bool mayHaveBias, ShapeTable &shapes);
 
+/// The same of each product with a weight, where nothing else reads the normalised value, as two norms of one
+/// value come after equal ops were merged; else empty.
+llvm::SmallVector<Tail> walkTails(mlir::Operation *normalised, bool mayHaveBias, ShapeTable &shapes);
+
 /// Puts the norm of `input` in the place of `tail`: a layer norm if it is `centred`, else an RMS norm.
 /// Without a weight the size of the last dim must be known. `assumes`: as in noteRaised().
 void buildNorm(const Tail &tail, mlir::Value input, float eps, bool centred, Raiser &raiser,

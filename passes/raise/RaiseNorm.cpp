@@ -58,6 +58,12 @@ void raiseScaled(Operation *scaled, const MeanSquare &stats, Raiser &raiser, boo
     return noteMiss(scaled, name, "the normalised value has another shape than the input");
   Dim size = raiser.shapes.of(input).back();
   Tail tail = walkTail(scaled, bool(centred), raiser.shapes);
+  if (!tail.weight)
+    if (SmallVector<Tail> tails = walkTails(scaled, bool(centred), raiser.shapes); !tails.empty()) {
+      for (const Tail &each : tails)
+        buildNorm(each, input, stats.eps, bool(centred), raiser, assumes);
+      return;
+    }
   if (!tail.weight && !size.isStatic())
     return noteMiss(scaled, name, "no weight, and the size of the last dim is not known");
   if (!tail.weight && !scaled->getResult(0).hasOneUse())
