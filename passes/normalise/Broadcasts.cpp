@@ -164,10 +164,12 @@ LogicalResult reshapeAfterLimit(nn::LimitGroupsOp op, PatternRewriter &rewriter,
   return success();
 }
 
-// Pattern: slice(reshape(x)) of the last dim -> reshape(slice(x)) where the reshape merges leading dims
+// Pattern: slice(reshape(x)) of the last dim -> reshape(slice(x)) where the reshape merges leading dims. Not
+// where x is a slice and its reshape is read as a whole too, as one of q, k and v in a dim of their own: as
+// slices of what x is of, its halves would no longer be halves of one value.
 LogicalResult reshapeAfterSlice(nn::SliceOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
   auto reshape = leadingMerge(op.getX(), shapes);
-  if (!reshape)
+  if (!reshape || (reshape.getX().getDefiningOp<nn::SliceOp>() && !reshape->hasOneUse()))
     return failure();
   DimShape starts = nn::dimsFromAttr(op.getStarts()), sizes = nn::dimsFromAttr(op.getSizes());
   DimShape merged = shapes.of(reshape), from = shapes.of(reshape.getX());
