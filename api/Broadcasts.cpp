@@ -1,15 +1,10 @@
 #include "api/Broadcasts.h"
 
+#include "ir/base/SoleSymbol.h"
+
 #include <fmt/format.h>
 
 namespace fusion {
-
-/// The name of a dim that is a symbol and nothing else.
-static std::optional<std::string> symbolOf(const Dim &dim) {
-  const std::set<std::string> symbols = dim.symbols();
-  return symbols.size() == 1 && dim == Dim::symbol(*symbols.begin()) ? std::optional(*symbols.begin())
-                                                                     : std::nullopt;
-}
 
 Broadcasts::Broadcasts(std::vector<PortShape> given, std::vector<DimEquality> equalities)
     : ports(std::move(given)) {
@@ -17,14 +12,14 @@ Broadcasts::Broadcasts(std::vector<PortShape> given, std::vector<DimEquality> eq
     if (Dim::min(equality.left, equality.right) == equality.left) // a limit, as min(x, limit) == x
       continue;
     for (auto [side, other] : {std::pair(&equality.left, &equality.right), {&equality.right, &equality.left}})
-      if (auto symbol = symbolOf(*side))
+      if (auto symbol = soleSymbol(*side))
         meetings.push_back({*symbol, *other, equality.reason});
   }
   if (meetings.empty())
     return;
   for (size_t port = 0; port < ports.size(); ++port)
     for (size_t axis = 0; axis < ports[port].shape.size(); ++axis)
-      if (auto symbol = symbolOf(ports[port].shape[axis]))
+      if (auto symbol = soleSymbol(ports[port].shape[axis]))
         places.try_emplace(*symbol, Place{port, axis});
 }
 

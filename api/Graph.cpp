@@ -3,6 +3,7 @@
 #include "api/RankFiles.h"
 #include "api/Sampling.h"
 #include "ir/base/PlainText.h"
+#include "ir/base/SoleSymbol.h"
 #include "ir/dialect/SymbolicShapes.h"
 #include "ir/dialect/Types.h"
 #include "runtime/cuda/ReadMemory.h"
@@ -109,10 +110,7 @@ Status Graph::Implementation::isOne() const {
 static Result<std::vector<Port>> commonPorts(const std::vector<Port> &left, const std::vector<Port> &right,
                                              bool areInputs) {
   std::vector<Port> common = left;
-  auto isSymbol = [](const Dim &dim) {
-    const std::set<std::string> symbols = dim.symbols();
-    return symbols.size() == 1 && dim == Dim::symbol(*symbols.begin());
-  };
+  auto isSymbol = [](const Dim &dim) { return soleSymbol(dim).has_value(); };
   for (auto [port, other] : llvm::zip_equal(common, right)) {
     if (port.type != other.type || port.shape.size() != other.shape.size())
       return badInput(fmt::format("'{}' is {} {} or {} {}", port.name, name(port.type),

@@ -1,5 +1,7 @@
 #include "runtime/TypicalSizes.h"
 
+#include "ir/base/SoleSymbol.h"
+
 #include <algorithm>
 #include <optional>
 
@@ -13,20 +15,13 @@ std::optional<int64_t> valueOf(const Dim &dim, const SymbolValues &sizes) {
   return value ? std::optional(*value) : std::nullopt;
 }
 
-/// The symbol that is all of the dim.
-std::optional<std::string> symbolOf(const Dim &dim) {
-  const std::set<std::string> symbols = dim.symbols();
-  const bool isBare = symbols.size() == 1 && dim == Dim::symbol(*symbols.begin());
-  return isBare ? std::optional(*symbols.begin()) : std::nullopt;
-}
-
 /// The positions that caches hold, by symbol, where they are fewer than is typical.
 SymbolValues longerCaches(const ProgramPlan &plan, const SymbolValues &sizes) {
   SymbolValues longer;
   for (const PortPlan &port : plan.inputs)
     for (size_t i = 0; i < port.shape.size() && !port.strides.empty(); ++i) {
       const DimShape &room = plan.buffers[port.buffer].shape;
-      const std::optional<std::string> symbol = symbolOf(port.shape[i]);
+      const std::optional<std::string> symbol = soleSymbol(port.shape[i]);
       if (!symbol || room.size() != port.shape.size() || room[i] == port.shape[i])
         continue;
       const std::optional<int64_t> held = valueOf(port.shape[i], sizes), capacity = valueOf(room[i], sizes);
@@ -69,7 +64,7 @@ SymbolValues typicalSizes(const ProgramPlan &plan, const SymbolValues &sizes) {
         continue;
       holds = false;
       auto settle = [&](const Dim &dim, std::optional<int64_t> size) {
-        const std::optional<std::string> symbol = symbolOf(dim);
+        const std::optional<std::string> symbol = soleSymbol(dim);
         if (symbol && size && known.try_emplace(*symbol, *size).second)
           typical[*symbol] = *size;
       };

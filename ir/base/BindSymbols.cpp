@@ -1,6 +1,7 @@
 #include "ir/base/BindSymbols.h"
 
 #include "ir/base/Nearest.h"
+#include "ir/base/SoleSymbol.h"
 
 #include <algorithm>
 #include <optional>
@@ -135,19 +136,17 @@ private:
       return {};
     if (dim.isStatic())
       return badInput(fmt::format("{}, expected {}", label, *value));
-    auto symbols = dim.symbols();
-    if (symbols.size() == 1 && dim == Dim::symbol(*symbols.begin()))
+    if (soleSymbol(dim))
       return badInput(fmt::format("{} but {}", label, explain({&dim})));
     return badInput(fmt::format("{} but {} is {} ({})", label, dim.str(), *value, explain({&dim})));
   }
 
   /// A plan has no strides for a dim that turns out to be 1: what a caller can do about it.
   static std::string remedy(const Dim &dim, int64_t size) {
-    const std::set<std::string> symbols = dim.symbols();
-    if (size != 1 || symbols.size() != 1 || !(dim == Dim::symbol(*symbols.begin())))
+    const std::optional<std::string> symbol = soleSymbol(dim);
+    if (size != 1 || !symbol)
       return "";
-    return fmt::format("; where it is 1 and broadcast, say so before compiling: --dim={}=1",
-                       *symbols.begin());
+    return fmt::format("; where it is 1 and broadcast, say so before compiling: --dim={}=1", *symbol);
   }
 
   Status verify(const DimEquality &equality) const {

@@ -1,3 +1,4 @@
+#include "ir/base/SoleSymbol.h"
 #include "ir/import/Graph.h"
 
 #include <fmt/format.h>
@@ -56,9 +57,8 @@ static void freeUnusedInputs(ModuleOp module) {
   std::set<std::string> told;
   for (BlockArgument argument : block.getArguments())
     for (const Dim &dim : dimsOf(argument))
-      if (const std::set<std::string> symbols = dim.symbols();
-          read.contains(argument) && symbols.size() == 1 && dim == Dim::symbol(*symbols.begin()))
-        told.insert(*symbols.begin());
+      if (auto symbol = soleSymbol(dim); symbol && read.contains(argument))
+        told.insert(*symbol);
   for (BlockArgument argument : block.getArguments()) {
     auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), nn::nameAttr);
     if (read.contains(argument) || !name)

@@ -1,5 +1,6 @@
 #include "ir/import/InputShapes.h"
 
+#include "ir/base/SoleSymbol.h"
 #include "ir/import/Onnx.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -106,9 +107,8 @@ Result<InputShapes> InputShapes::of(const proto::GraphProto &graph, const DimRep
   std::set<std::string> bare;
   for (auto &[name, shape] : result.shapes)
     for (const Dim &dim : shape)
-      if (std::set<std::string> symbols = dim.symbols();
-          symbols.size() == 1 && dim == Dim::symbol(*symbols.begin()))
-        bare.merge(symbols);
+      if (auto symbol = soleSymbol(dim))
+        bare.insert(*symbol);
   for (auto &[name, shape] : result.shapes)
     for (Dim &dim : shape) {
       auto isDetermined = [&](const std::string &symbol) { return determined.contains(symbol); };
