@@ -59,6 +59,17 @@ bool isParameter(Value value) {
   return nn::isStored(op);
 }
 
+SmallVector<int64_t> lastTwoSwapped(int64_t rank) {
+  SmallVector<int64_t> perm = llvm::to_vector(llvm::seq<int64_t>(rank));
+  std::swap(perm[rank - 2], perm[rank - 1]);
+  return perm;
+}
+
+bool swapsLastTwo(ArrayRef<int64_t> perm) {
+  const auto rank = static_cast<int64_t>(perm.size());
+  return rank >= 2 && perm == ArrayRef<int64_t>(lastTwoSwapped(rank));
+}
+
 bool isFloat(Value value) { return llvm::isa<FloatType>(elementType(value)); }
 bool isF32(Value value) { return elementType(value).isF32(); }
 

@@ -30,6 +30,10 @@ double constantTolerance(mlir::Type elementType);
 /// A constant, a weight, or a view or cast of one: known before the program runs.
 bool isParameter(mlir::Value value);
 
+/// The permutation that swaps the last two dims, of which there must be two, and whether `perm` is that.
+llvm::SmallVector<int64_t> lastTwoSwapped(int64_t rank);
+bool swapsLastTwo(llvm::ArrayRef<int64_t> perm);
+
 bool isFloat(mlir::Value value);
 bool isF32(mlir::Value value);
 

@@ -17,7 +17,8 @@ thread_local RewriteLog *current = nullptr;
 using Ops = llvm::SetVector<Operation *>;
 using Values = llvm::SetVector<Value>;
 
-/// Weights become arguments, as a check needs no files, and so do results of loops, whose bodies stand elsewhere.
+/// Weights become arguments, as a check needs no files, and so do results of loops, whose bodies stand
+/// elsewhere.
 bool isLeaf(Operation *producer) { return !producer || llvm::isa<nn::WeightOp, nn::LoopOp>(producer); }
 
 /// The ops that `results` are computed by, producers first, from `inputs` and from ops in `known`, which are

@@ -1,4 +1,5 @@
 // Reshapes, transposes, slices: composed, or gone where they change nothing.
+#include "passes/Match.h"
 #include "passes/normalise/Patterns.h"
 
 using namespace mlir;
@@ -74,16 +75,6 @@ LogicalResult transposeOfTranspose(nn::TransposeOp op, PatternRewriter &rewriter
   return success();
 }
 
-bool swapsLastTwo(ArrayRef<int64_t> perm) {
-  int64_t rank = static_cast<int64_t>(perm.size());
-  if (rank < 2 || perm[rank - 1] != rank - 2 || perm[rank - 2] != rank - 1)
-    return false;
-  for (int64_t i = 0; i < rank - 2; ++i)
-    if (perm[i] != i)
-      return false;
-  return true;
-}
-
 // Pattern: reshape(transpose(x)) -> transpose(reshape(x)), where both transposes swap the last two dims and
 // the reshape keeps them: Kᵀ that exporters make in rank 3
 LogicalResult reshapeBeforeSwap(nn::ReshapeOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
@@ -97,10 +88,7 @@ LogicalResult reshapeBeforeSwap(nn::ReshapeOp op, PatternRewriter &rewriter, Sha
   std::swap(to[rank - 2], to[rank - 1]);
   Value reshaped =
       nn::build<nn::ReshapeOp>(rewriter, op.getLoc(), transpose.getX(), dims(rewriter, "shape", to));
-  SmallVector<int64_t> perm(rank);
-  for (size_t i = 0; i < rank; ++i)
-    perm[i] = static_cast<int64_t>(i);
-  std::swap(perm[rank - 2], perm[rank - 1]);
+  const SmallVector<int64_t> perm = lastTwoSwapped(static_cast<int64_t>(rank));
   replaceByNew(
       rewriter, op,
       nn::build<nn::TransposeOp>(rewriter, op.getLoc(), reshaped,

@@ -46,11 +46,7 @@ bool matchSoftcap(Value value, Value &inner, double &cap) {
 /// x of a transpose that swaps the last two dims.
 Value beforeSwap(Value value) {
   auto transpose = value.getDefiningOp<nn::TransposeOp>();
-  if (!transpose || tensorType(value).getRank() < 2)
-    return {};
-  SmallVector<int64_t> swapped = llvm::to_vector(llvm::seq<int64_t>(tensorType(value).getRank()));
-  std::swap(swapped[swapped.size() - 1], swapped[swapped.size() - 2]);
-  return transpose.getPerm() == ArrayRef(swapped) ? transpose.getX() : Value();
+  return transpose && swapsLastTwo(transpose.getPerm()) ? transpose.getX() : Value();
 }
 
 /// For each dim of `to` the one of `from` that it is, -1 for a 1 that is inserted.
@@ -139,12 +135,11 @@ Value swappedUser(Value value, Heads &heads, ShapeTable &shapes) {
   auto transpose = onlyUserAs<nn::TransposeOp>(value);
   if (!transpose)
     return {};
-  SmallVector<int64_t> order, swapped = llvm::to_vector(llvm::seq<int64_t>(rank));
+  SmallVector<int64_t> order;
   for (int64_t dim : transpose.getPerm())
     if (origins[dim] >= 0)
       order.push_back(origins[dim]);
-  std::swap(swapped[rank - 1], swapped[rank - 2]);
-  if (order != swapped)
+  if (!swapsLastTwo(order))
     return {};
   std::swap(shape[rank - 1], shape[rank - 2]);
   Heads after = heads;
@@ -169,8 +164,7 @@ Value swappedUser(Value value, Heads &heads, ShapeTable &shapes) {
 Value buildSwapped(Value x, Raiser &raiser) {
   if (Value before = beforeSwap(x))
     return before;
-  SmallVector<int64_t> perm = llvm::to_vector(llvm::seq<int64_t>(tensorType(x).getRank()));
-  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  const SmallVector<int64_t> perm = lastTwoSwapped(tensorType(x).getRank());
   auto &b = raiser.rewriter;
   return nn::build<nn::TransposeOp>(b, x.getLoc(), x, b.getNamedAttr("perm", b.getDenseI64ArrayAttr(perm)));
 }
