@@ -41,21 +41,47 @@ bool hasChannels(NodeImporter &n) {
   return !n.failed();
 }
 
-/// With the statistics that the file has: x * factor + shift, of which factor and shift follow from weights.
+/// Mean and variance of each channel over everything else: [channels] each, in f32.
+std::pair<Value, Value> channelStatistics(NodeImporter &n, Value x) {
+  auto axes = llvm::to_vector(llvm::seq<int64_t>(0, n.rankOf(x)));
+  axes.erase(axes.begin() + 1);
+  const DimShape channels{n.shapeOf(x)[1]};
+  const Value mean = n.reduce(x, "mean", axes);
+  const Value variance = n.reduce(n.build<nn::SquareOp>(n.sub(x, mean)), "mean", axes);
+  return {n.reshape(mean, channels), n.reshape(variance, channels)};
+}
+
+/// x * factor + shift, which follow from weights and statistics: those of the file, or in training mode the
+/// batch's own, with which the file's are mixed as further results.
 void batchNormalization(NodeImporter &n) {
-  if (n.intAttribute("training_mode", 0) != 0 || n.intAttribute("spatial", 1) == 0)
-    return n.fail("only the statistics that the file has, one for each channel, are supported");
-  n.ignore({"momentum"});
+  if (n.intAttribute("spatial", 1) == 0)
+    return n.fail("only one scale and bias for each channel are supported");
+  const bool training = n.intAttribute("training_mode", 0) != 0;
+  const double momentum = n.floatAttribute("momentum", 0.9);
   if (!hasChannels(n))
     return;
   const int64_t rank = n.rank(0);
   const Type f32 = n.f32Type();
-  const Value variance = n.cast(n.operand(4), f32);
+  const Value x = n.cast(n.operand(0), f32);
+  Value mean = n.cast(n.operand(3), f32), variance = n.cast(n.operand(4), f32);
+  if (training && !n.failed()) {
+    const auto [batchMean, batchVariance] = channelStatistics(n, x);
+    const auto mixed = [&](Value old, Value fresh, unsigned input) {
+      return n.cast(n.add(n.mul(old, n.scalar(f32, momentum)), n.mul(fresh, n.scalar(f32, 1 - momentum))),
+                    n.inputType(input));
+    };
+    if (n.wants(1))
+      n.result(1, mixed(mean, batchMean, 3));
+    if (n.wants(2))
+      n.result(2, mixed(variance, batchVariance, 4));
+    mean = batchMean;
+    variance = batchVariance;
+  }
   const Value inverse =
       n.build<nn::RsqrtOp>(n.add(variance, n.scalar(f32, n.floatAttribute("epsilon", 1e-5))));
   const Value factor = n.mul(n.cast(n.operand(1), f32), inverse);
-  const Value shift = n.sub(n.cast(n.operand(2), f32), n.mul(n.cast(n.operand(3), f32), factor));
-  const Value y = n.mul(n.cast(n.operand(0), f32), perChannel(n, factor, rank));
+  const Value shift = n.sub(n.cast(n.operand(2), f32), n.mul(mean, factor));
+  const Value y = n.mul(x, perChannel(n, factor, rank));
   n.result(0, n.cast(n.add(y, perChannel(n, shift, rank)), n.inputType(0)));
 }
 

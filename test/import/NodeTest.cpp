@@ -94,8 +94,6 @@ namespace {
 /// Forms of claimed ops that the importer refuses: part of the test's name, and what the error must say.
 const std::pair<std::string, std::string> refusals[] = {
     {"training_dropout", "training mode is not supported"},
-    {"batchnorm_epsilon_training_mode", "only the statistics that the file has"},
-    {"batchnorm_example_training_mode", "only the statistics that the file has"},
     {"no_saturate", "without saturation"},
 };
 
