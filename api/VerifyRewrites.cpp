@@ -83,11 +83,11 @@ private:
   }
 
   /// Ordinary, large and tiny values. Where there are scores, large ones are not so large that f32 cannot
-  /// tell the best two apart. In f16 a number that masks a score is not far from the scores that large values
-  /// give: the ops replaced overflow there, and mask nothing. Beside the lowest f16 scores from -16 on do so:
-  /// that is twelve deviations of 32 products without outliers. Experts of weight 0 are taken for finite,
-  /// which large values do not leave in f16, and of tiny ones their products leave nothing. So are squares of
-  /// f16, whose mean is eps where they are tiny.
+  /// tell the best two apart; a tensor that multiplies them makes them large by itself. In f16 a number that
+  /// masks a score is not far from the scores that large values give: the ops replaced overflow there, and
+  /// mask nothing. Beside the lowest f16 scores from -16 on do so: that is twelve deviations of 32 products
+  /// without outliers. Experts of weight 0 are taken for finite, which large values do not leave in f16, and
+  /// of tiny ones their products leave nothing. So are squares of f16, whose mean is eps where they are tiny.
   SmallVector<TrialValues> trials() {
     bool scores = false, scoresInHalf = false;
     before.walk([&](nn::SoftmaxOp softmax) {
@@ -108,6 +108,8 @@ private:
       return {{0.5f, 1}, {4}};
     if (scoresInHalf)
       return {{0.5f, 1}, {1e-3f}};
+    if (scores && hasFactorOfScores())
+      return {{1}, {1e-3f}};
     if (scores)
       return {{1}, {4, 8}, {1e-3f}};
     return {{1}, {64}, {1e-3f}};
@@ -116,6 +118,22 @@ private:
   template <class Op>
   static bool contains(func::FuncOp function) {
     return function.walk([](Op) { return WalkResult::interrupt(); }).wasInterrupted();
+  }
+
+  /// Whether a matmul's result is multiplied with or divided by more than one number.
+  bool hasFactorOfScores() {
+    const auto isFactor = [](Value value) {
+      return !value.getDefiningOp<nn::ConstantOp>() || tensorType(value).getRank() != 0;
+    };
+    return before
+        .walk([&](Operation *op) {
+          if (llvm::isa<nn::MulOp, nn::DivOp>(op) && isFactor(op->getOperand(0)) &&
+              isFactor(op->getOperand(1)) &&
+              llvm::any_of(op->getOperands(), [](Value x) { return x.getDefiningOp<nn::MatmulOp>(); }))
+            return WalkResult::interrupt();
+          return WalkResult::advance();
+        })
+        .wasInterrupted();
   }
 
   /// Whether an op that leads to the value, a cast apart, computes in f16.

@@ -1,6 +1,7 @@
 #include "passes/raise/AttentionMatch.h"
 
 #include "passes/raise/MaskArithmetic.h"
+#include "passes/raise/WindowMask.h"
 
 #include <cmath>
 
@@ -85,6 +86,8 @@ bool leadsToMatmul(Value value, ShapeTable &shapes, int depth = 8) {
     return leadsToMatmul(tanh.getX(), shapes, depth - 1);
   if (auto blend = matchBlend(op->getResult(0), shapes))
     return leadsToMatmul(blend->scores, shapes, depth - 1);
+  if (auto factor = matchScoreFactor(op->getResult(0), shapes))
+    return leadsToMatmul(factor->scores, shapes, depth - 1);
   if (llvm::isa<nn::AddOp>(op))
     return leadsToMatmul(op->getOperand(0), shapes, depth - 1) ||
            leadsToMatmul(op->getOperand(1), shapes, depth - 1);
@@ -249,6 +252,17 @@ std::optional<Scores> matchScores(Value input, bool byKey, Raiser &raiser, std::
         value = withoutFloatCasts(inner);
         continue;
       }
+    if (auto window = matchWindowMask(value, shapes);
+        window && !scores.byKey && !scores.heads &&
+        window->windows == scores.windows.value_or(window->windows)) {
+      MaskTerm term{withoutFloatCasts(window->mask)};
+      term.ofWindows = true;
+      if (!add(term))
+        return std::nullopt;
+      scores.windows = window->windows;
+      value = withoutFloatCasts(window->scores);
+      continue;
+    }
     if (Value inner = beforeSwap(value)) {
       scores.byKey = !scores.byKey;
       swapLastTwo(scores.heads);
@@ -286,6 +300,14 @@ std::optional<Scores> matchScores(Value input, bool byKey, Raiser &raiser, std::
     value = capped;
   Scaled scaled = withoutScale(value);
   scores.scale = scaleAfterMask * scaled.scale;
+  while (!scores.byKey && !isMerged()) {
+    auto factor = matchScoreFactor(withoutFloatCasts(scaled.value), shapes);
+    if (!factor)
+      break;
+    scores.factors.push_back(*factor);
+    scaled = withoutScale(factor->scores);
+    scores.scale *= scaled.scale;
+  }
   if (Value inner = beforeSwap(withoutFloatCasts(scaled.value))) {
     scores.byKey = !scores.byKey;
     swapLastTwo(scores.heads);

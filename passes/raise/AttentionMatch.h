@@ -2,6 +2,7 @@
 #pragma once
 
 #include "passes/raise/MaskMatch.h"
+#include "passes/raise/ScoreFactor.h"
 
 namespace fusion::raise {
 
@@ -30,14 +31,16 @@ mlir::Value swappedUser(mlir::Value value, Heads &heads, ShapeTable &shapes);
 /// x with its last two dims swapped.
 mlir::Value buildSwapped(mlir::Value x, Raiser &raiser);
 
-/// softmax's input read as mask(cap(scale * a·b)).
+/// softmax's input read as mask(cap(scale * factors * a·b)).
 struct Scores {
   nn::MatmulOp product;
   double scale = 1;
   double softcap = 0;
+  llvm::SmallVector<ScoreFactor> factors; ///< of the queries' rows
   llvm::SmallVector<MaskTerm> masks;
   Heads heads;
-  bool byKey = false; ///< a is the keys and b the queries
+  std::optional<Dim> windows; ///< of the masks that are `ofWindows`
+  bool byKey = false;         ///< a is the keys and b the queries
 };
 /// `byKey`: the input has shape [.., keys, queries]. Fails with a reason.
 std::optional<Scores> matchScores(mlir::Value input, bool byKey, Raiser &raiser, std::string &reason);

@@ -3,6 +3,9 @@
 #include "passes/Positions.h"
 #include "passes/raise/MaskArithmetic.h"
 
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
 #include <cmath>
 #include <limits>
 
@@ -175,6 +178,33 @@ Pattern takePattern(SmallVector<MaskTerm> &terms, const Dim &queries, const Dim 
   }
   terms = rest;
   return pattern;
+}
+
+std::string assumptionsOf(ArrayRef<MaskTerm> masks, bool zeroedNan) {
+  SmallVector<std::string> all;
+  bool addedAfter = false;
+  for (const MaskTerm &term : masks) {
+    addedAfter |= term.isFloat();
+    if (term.isFloat())
+      continue;
+    if (std::isinf(term.lowest)) {
+      // where(c, s, -inf) hides what s is; several masks are one that is added to it.
+      if (masks.size() > 1)
+        all.push_back("scores are finite where several masks hide them");
+      continue;
+    }
+    if (term.blended)
+      all.push_back("scores are finite where a factor of 0 masks them");
+    // where(c, s, L) and, in f16, s + L where L swallows s, are the same only for scores that L is far below.
+    all.push_back(llvm::formatv("scores lie above the {0:F0} that masks them", term.lowest).str());
+    if (addedAfter)
+      all.push_back(llvm::formatv("masks added to scores do not outweigh the {0:F0}", term.lowest).str());
+  }
+  if (zeroedNan)
+    all.push_back("scores are no NaN: rows of NaN become zeros only where all is masked");
+  llvm::sort(all);
+  all.erase(llvm::unique(all), all.end());
+  return llvm::join(all, "; ");
 }
 
 Value buildMask(ArrayRef<MaskTerm> terms, Location location, Raiser &raiser) {

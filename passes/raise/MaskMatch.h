@@ -12,6 +12,7 @@ struct MaskTerm {
   double lowest = 0;     ///< what an i1 puts where it does not keep: -inf, or a finite number
   bool byKey = false;    ///< laid over scores of shape [.., keys, queries]
   bool onMerged = false; ///< laid over scores of shape [batch * heads, queries, keys]
+  bool ofWindows = false; ///< laid over scores of shape [batch, windows, heads, queries, keys]
   double scale = 1;      ///< what the scores are multiplied by after the mask; included in `lowest`
   bool blended = false;  ///< the i1 is a factor of 0 or 1 on the scores, which makes NaN of infinite ones
   bool isFloat() const { return lowest == 0; }
@@ -44,6 +45,10 @@ struct Pattern {
 /// query i, where that is proven for all sizes, and terms that mask nothing. A mask of a finite number goes
 /// only if it is the one term and leaves a key to every query.
 Pattern takePattern(llvm::SmallVector<MaskTerm> &terms, const Dim &queries, const Dim &keys, Raiser &raiser);
+
+/// What holds for the scores of a trained model and not for any numbers, where the terms become one mask.
+/// `zeroedNan`: rows of NaN become zeros behind the softmax.
+std::string assumptionsOf(llvm::ArrayRef<MaskTerm> masks, bool zeroedNan);
 
 /// One mask operand for nn.attention that does what the terms do; null if there is none.
 mlir::Value buildMask(llvm::ArrayRef<MaskTerm> terms, mlir::Location location, Raiser &raiser);

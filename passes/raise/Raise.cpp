@@ -6,8 +6,8 @@ namespace fusion::raise {
 
 void Raiser::replace(Operation *root, Value built, std::string assumes) {
   Operation *named = built.getDefiningOp();
-  if (auto view = llvm::dyn_cast<nn::ReshapeOp>(named))
-    named = view.getX().getDefiningOp();
+  while (llvm::isa<nn::ReshapeOp, nn::TransposeOp>(named))
+    named = named->getOperand(0).getDefiningOp();
   noteRaised(root, named->getName().stripDialect(), std::move(assumes));
   replaceByNew(rewriter, root, built);
 }

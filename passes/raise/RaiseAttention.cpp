@@ -2,9 +2,7 @@
 #include "passes/raise/AttentionMatch.h"
 #include "passes/raise/MaskArithmetic.h"
 #include "passes/raise/SinkGate.h"
-
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FormatVariadic.h"
+#include "passes/raise/WindowMask.h"
 
 #include <cmath>
 #include <limits>
@@ -24,10 +22,11 @@ constexpr StringLiteral patternName = "attention";
 /// What a gate by a sink takes for granted: else the graph has NaN, which no gate of 0 clears.
 constexpr StringLiteral everyQuerySeesAKey = "every query sees a key";
 
-/// The matmul with v that reads the probabilities, past casts, reshapes between batch * heads and batch,
+/// The matmul of v and the probabilities, past casts, reshapes between batch * heads and batch,
 /// heads, swaps of the last two dims, and a guard that turns rows that see no key into zeros.
 struct Weighted {
   nn::MatmulOp product;
+  bool transposed = false; ///< the probabilities are on the right: vᵀ pᵀ
   bool zeroedNan = false, zeroedMasked = false;
   bool zeroesRows() const { return zeroedNan || zeroedMasked; }
 };
@@ -90,11 +89,14 @@ std::optional<Weighted> matchWeighted(Value probabilities, bool byKey, const Sco
     return std::nullopt;
   }
   found.product = onlyUserAs<nn::MatmulOp>(value);
-  if (!found.product || found.product.getA() != value || found.product.getTransposeA() != byKey) {
-    reason = found.product && found.product.getA() == value
-                 ? "the softmax runs over another axis than the one that the nn.matmul with v sums over"
-                 : "the probabilities go to " + onlyUser(value)->getName().getStringRef().str() +
-                       ", not to the left of an nn.matmul";
+  if (!found.product) {
+    reason = "the probabilities go to " + onlyUser(value)->getName().getStringRef().str() +
+             ", not to an nn.matmul";
+    return std::nullopt;
+  }
+  found.transposed = found.product.getB() == value;
+  if ((found.transposed ? !found.product.getTransposeB() : found.product.getTransposeA()) != byKey) {
+    reason = "the softmax runs over another axis than the one that the nn.matmul with v sums over";
     return std::nullopt;
   }
   if (byKey)
@@ -205,32 +207,17 @@ Scaled withoutScaleBeforeReshape(Value x, Raiser &raiser) {
   return scaled;
 }
 
-/// What holds for the scores of a trained model and not for any numbers.
-std::string assumptionsOf(ArrayRef<MaskTerm> masks, bool zeroedNan) {
-  SmallVector<std::string> all;
-  bool addedAfter = false;
-  for (const MaskTerm &term : masks) {
-    addedAfter |= term.isFloat();
-    if (term.isFloat())
-      continue;
-    if (std::isinf(term.lowest)) {
-      // where(c, s, -inf) hides what s is; several masks are one that is added to it.
-      if (masks.size() > 1)
-        all.push_back("scores are finite where several masks hide them");
-      continue;
-    }
-    if (term.blended)
-      all.push_back("scores are finite where a factor of 0 masks them");
-    // where(c, s, L) and, in f16, s + L where L swallows s, are the same only for scores that L is far below.
-    all.push_back(llvm::formatv("scores lie above the {0:F0} that masks them", term.lowest).str());
-    if (addedAfter)
-      all.push_back(llvm::formatv("masks added to scores do not outweigh the {0:F0}", term.lowest).str());
-  }
-  if (zeroedNan)
-    all.push_back("scores are no NaN: rows of NaN become zeros only where all is masked");
-  llvm::sort(all);
-  all.erase(llvm::unique(all), all.end());
-  return llvm::join(all, "; ");
+/// Windows become heads, each with its own mask; false if the batch does not divide.
+bool joinWindows(const Dim &windows, Value &query, Value &key, Value &value, MutableArrayRef<MaskTerm> terms,
+                 Raiser &raiser) {
+  const Dim heads = raiser.shapes.of(query)[1];
+  for (MaskTerm &term : terms)
+    if (!(term.mask = maskOfWindowHeads(term.mask, term.ofWindows, windows, heads, raiser)))
+      return false;
+  for (Value *x : {&query, &key, &value})
+    if (!(*x = withWindowHeads(*x, windows, raiser)))
+      return false;
+  return true;
 }
 
 /// A sink as [1 or batch, heads, 1, 1].
@@ -276,8 +263,10 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser, bool assumeFinite) {
   Operation *replaced = gate ? gate->product.getOperation() : root.getOperation();
   if (rank != 3 && rank != 4)
     return noteMiss(softmax, patternName, "the scores have rank " + std::to_string(rank) + ", not 3 or 4");
+  if (scores->windows && (sink || gate))
+    return noteMiss(softmax, patternName, "the scores of windows have a sink");
   Scaled q = withoutScale(scores->product.getA()), k = withoutScale(scores->product.getB());
-  Value v = withoutExactCast(root.getB());
+  Value v = withoutExactCast(weighted->transposed ? root.getA() : root.getB());
   int64_t productRank = tensorType(scores->product).getRank(), rootRank = tensorType(root).getRank();
   if (tensorType(q.value).getRank() != productRank || tensorType(k.value).getRank() != productRank ||
       tensorType(v).getRank() != rootRank)
@@ -289,7 +278,8 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser, bool assumeFinite) {
   Value key = oriented(withHeadDim(k.value, heads, raiser), !scores->product.getTransposeB(), raiser);
   if (scores->byKey)
     std::swap(query, key);
-  Value value = oriented(withHeadDim(v, heads, raiser), root.getTransposeB(), raiser);
+  Value value = oriented(withHeadDim(v, heads, raiser),
+                         weighted->transposed ? !root.getTransposeA() : root.getTransposeB(), raiser);
   SmallVector<MaskTerm> terms = scores->masks;
   for (MaskTerm &term : terms)
     layByQuery(term, raiser);
@@ -305,6 +295,10 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser, bool assumeFinite) {
   if (std::string why = misfit(raiser.shapes.of(query), raiser.shapes.of(key), raiser.shapes.of(value));
       !why.empty())
     return noteMiss(softmax, patternName, why);
+  for (const ScoreFactor &factor : scores->factors)
+    query = withScoreFactor(query, factor, raiser);
+  if (scores->windows && !joinWindows(*scores->windows, query, key, value, terms, raiser))
+    return noteMiss(softmax, patternName, "the batch is not provably a multiple of the windows");
   applyScales(terms, root.getLoc(), raiser);
   Pattern pattern = takePattern(terms, raiser.shapes.of(query)[2], raiser.shapes.of(key)[2], raiser);
   SinkOperands parts{key, value, buildMask(terms, root.getLoc(), raiser)};
@@ -326,7 +320,9 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser, bool assumeFinite) {
   if (weighted->zeroesRows() || sink) // what no key has, the sink has
     attributes.push_back(b.getNamedAttr("zero_masked_rows", b.getBoolAttr(true)));
   Value attention = nn::build<nn::AttentionOp>(b, root.getLoc(), operands, attributes, elementType(root));
-  if (rootRank == 3)
+  if (weighted->transposed)
+    attention = buildSwapped(attention, raiser);
+  if (rootRank == 3 || scores->windows)
     attention = nn::buildReshape(b, root.getLoc(), attention, raiser.shapes.of(root));
   raiser.replace(replaced, attention, std::move(assumed));
 }

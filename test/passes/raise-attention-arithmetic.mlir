@@ -283,7 +283,7 @@ func.func @other_constants(%q: tensor<1x4x2x16xf32>, %k: tensor<1x4x3x16xf32>, %
 // CHECK-LABEL: func @other_guard
 // CHECK-NOT: nn.attention
 // CHECK: nn.softmax
-// MISS: {{.*}}raise-attention-arithmetic.mlir{{.*}}Missed{{.*}}the probabilities go to nn.where, not to the left of an nn.matmul
+// MISS: {{.*}}raise-attention-arithmetic.mlir{{.*}}Missed{{.*}}the probabilities go to nn.where, not to an nn.matmul
 func.func @other_guard(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x7x16xf32>, %v: tensor<2x4x7x16xf32>, %keep: tensor<2x1x5x7xi1>, %other: tensor<2x1x5x7xi1>) -> tensor<2x4x5x16xf32> {
   %low = nn.constant {value = dense<-1.0e+9> : tensor<f32>} : () -> tensor<f32>
   %zero = nn.constant {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
@@ -301,7 +301,7 @@ func.func @other_guard(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x7x16xf32>, %v: t
 // CHECK-LABEL: func @inverted_guard
 // CHECK-NOT: nn.attention
 // CHECK: nn.softmax
-// MISS: {{.*}}raise-attention-arithmetic.mlir{{.*}}Missed{{.*}}the probabilities go to nn.where, not to the left of an nn.matmul
+// MISS: {{.*}}raise-attention-arithmetic.mlir{{.*}}Missed{{.*}}the probabilities go to nn.where, not to an nn.matmul
 func.func @inverted_guard(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x7x16xf32>, %v: tensor<2x4x7x16xf32>, %keep: tensor<2x1x5x7xi1>) -> tensor<2x4x5x16xf32> {
   %low = nn.constant {value = dense<-1.0e+9> : tensor<f32>} : () -> tensor<f32>
   %zero = nn.constant {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>

@@ -104,11 +104,29 @@ func.func @heads(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x7x16xf32>, %v: tensor<
 // CHECK-LABEL: func @other_transpose
 // CHECK-NOT: nn.attention
 // CHECK: nn.softmax
-// MISS: {{.*}}raise-attention-swapped.mlir{{.*}}Missed{{.*}}the probabilities go to nn.transpose, not to the left of an nn.matmul
+// MISS: {{.*}}raise-attention-swapped.mlir{{.*}}Missed{{.*}}the probabilities go to nn.transpose, not to an nn.matmul
 func.func @other_transpose(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x7x16xf32>, %v: tensor<4x2x7x16xf32>) -> tensor<4x2x5x16xf32> {
   %s = nn.matmul %k, %q {transpose_b = true} : (tensor<2x4x7x16xf32>, tensor<2x4x5x16xf32>) -> tensor<2x4x7x5xf32>
   %p = nn.softmax %s {axis = 2 : i64} : (tensor<2x4x7x5xf32>) -> tensor<2x4x7x5xf32>
   %t = nn.transpose %p {perm = array<i64: 1, 0, 3, 2>} : (tensor<2x4x7x5xf32>) -> tensor<4x2x5x7xf32>
   %o = nn.matmul %t, %v : (tensor<4x2x5x7xf32>, tensor<4x2x7x16xf32>) -> tensor<4x2x5x16xf32>
   return %o : tensor<4x2x5x16xf32>
+}
+
+// -----
+
+// vᵀ pᵀ, as attention over channels before positions has it: the result is transposed.
+// CHECK-LABEL: func @probabilities_on_the_right
+// CHECK-SAME: (%[[Q:[a-z0-9]*]]: tensor<2x4x16x5xf32>, %[[K:[a-z0-9]*]]: tensor<2x4x16x7xf32>, %[[V:[a-z0-9]*]]: tensor<2x4x32x7xf32>)
+// CHECK-DAG: %[[QT:.*]] = nn.transpose %[[Q]] {perm = array<i64: 0, 1, 3, 2>}
+// CHECK-DAG: %[[KT:.*]] = nn.transpose %[[K]] {perm = array<i64: 0, 1, 3, 2>}
+// CHECK-DAG: %[[VT:.*]] = nn.transpose %[[V]] {perm = array<i64: 0, 1, 3, 2>}
+// CHECK: %[[A:.*]] = nn.attention %[[QT]], %[[KT]], %[[VT]] {scale = 1.000000e+00 : f32}
+// CHECK-NEXT: %[[R:.*]] = nn.transpose %[[A]] {perm = array<i64: 0, 1, 3, 2>}
+// CHECK-NEXT: return %[[R]]
+func.func @probabilities_on_the_right(%q: tensor<2x4x16x5xf32>, %k: tensor<2x4x16x7xf32>, %v: tensor<2x4x32x7xf32>) -> tensor<2x4x32x5xf32> {
+  %s = nn.matmul %q, %k {transpose_a = true} : (tensor<2x4x16x5xf32>, tensor<2x4x16x7xf32>) -> tensor<2x4x5x7xf32>
+  %p = nn.softmax %s {axis = 3 : i64} : (tensor<2x4x5x7xf32>) -> tensor<2x4x5x7xf32>
+  %o = nn.matmul %v, %p {transpose_b = true} : (tensor<2x4x32x7xf32>, tensor<2x4x5x7xf32>) -> tensor<2x4x32x5xf32>
+  return %o : tensor<2x4x32x5xf32>
 }

@@ -175,7 +175,7 @@ func.func @probabilities_used(%q: tensor<1x4x8x32xf32>, %k: tensor<1x4x8x32xf32>
 // CHECK-LABEL: func @other_softmax
 // CHECK-NOT: nn.attention
 // MISS: the scores are made by an argument, not by nn.matmul
-// MISS: the probabilities go to nn.mul, not to the left of an nn.matmul
+// MISS: the probabilities go to nn.mul, not to an nn.matmul
 func.func @other_softmax(%x: tensor<8x4xf32>, %q: tensor<1x4x8x32xf32>, %k: tensor<1x4x8x32xf32>, %v: tensor<1x4x8x32xf32>)
     -> (tensor<8x4xf32>, tensor<1x4x8x32xf32>) {
   %two = nn.constant {value = dense<2.0> : tensor<f32>} : () -> tensor<f32>
