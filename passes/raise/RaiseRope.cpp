@@ -26,14 +26,11 @@ void buildRope(Operation *root, const Rotation &rotation, Value x, Value cos, Va
   raiser.replace(root, nn::build<nn::RopeOp>(b, root->getLoc(), {x, cos, sin}, attributes, compute));
 }
 
-/// `table` broadcasts against what rotates and has `entries` of its own in the last dim.
-bool isTable(Value table, const Rotation &rotation, int64_t entries, ShapeTable &shapes) {
-  DimShape shape = shapes.of(table), x = shapes.of(rotation.source);
-  if (shape.empty() || shape.size() > x.size() || !(shape.back() == Dim(entries)))
-    return false;
-  x.back() = Dim(entries);
-  auto joint = provenBroadcast({shape, x});
-  return joint && *joint == x;
+/// `table`, which `product` multiplies with values that rotate, has `entries` of its own in the last dim and
+/// gives the product no other shape than the values have.
+bool isTable(nn::MulOp product, Value table, int64_t entries, ShapeTable &shapes) {
+  const DimShape shape = shapes.of(table);
+  return !shape.empty() && shape.back() == Dim(entries) && shapes.same(product, otherOperand(product, table));
 }
 
 /// What rotates, if `value` is that or an exact cast of it; or null.
@@ -88,8 +85,8 @@ void raiseRotated(Value rotated, const Rotation &rotation, Raiser &raiser) {
       continue;
     }
     Value cos = otherOperand(byCos, factor);
-    if (!cos || !isTable(cos, rotation, rotation.dim, raiser.shapes) ||
-        !isTable(sin, rotation, rotation.dim, raiser.shapes)) {
+    if (!cos || !isTable(byCos, cos, rotation.dim, raiser.shapes) ||
+        !isTable(bySin, sin, rotation.dim, raiser.shapes)) {
       noteMiss(add, "rope",
                "cos or sin does not hold one entry for each of the " + std::to_string(rotation.dim) +
                    " rotated elements");
@@ -102,6 +99,7 @@ void raiseRotated(Value rotated, const Rotation &rotation, Raiser &raiser) {
 
 /// A product of one of a pair's elements with a table.
 struct Product {
+  nn::MulOp mul;
   PairElement element;
   Value table;
 };
@@ -110,9 +108,9 @@ std::optional<Product> matchProduct(Value value, ShapeTable &shapes) {
   if (!mul)
     return std::nullopt;
   if (auto element = matchPairElement(mul.getLhs(), shapes))
-    return Product{*element, mul.getRhs()};
+    return Product{mul, *element, mul.getRhs()};
   if (auto element = matchPairElement(mul.getRhs(), shapes))
-    return Product{*element, mul.getLhs()};
+    return Product{mul, *element, mul.getLhs()};
   return std::nullopt;
 }
 
@@ -156,8 +154,8 @@ void raiseProducts(Value first, Value second, bool interleaved, Operation *root,
     return;
   Value cos = aCos->table, sin = bSin->table;
   int64_t half = rotation->dim / 2;
-  if (bCos->table != cos || aSin->table != sin || !isTable(cos, *rotation, half, raiser.shapes) ||
-      !isTable(sin, *rotation, half, raiser.shapes)) {
+  if (bCos->table != cos || aSin->table != sin || !isTable(aCos->mul, cos, half, raiser.shapes) ||
+      !isTable(bSin->mul, sin, half, raiser.shapes)) {
     noteMiss(root, "rope", "the halves are multiplied with different tables, or with tables of another size");
     return;
   }
@@ -297,7 +295,8 @@ namespace {
 struct RaiseRope : impl::RaiseRopeBase<RaiseRope> {
   void runOnOperation() override {
     auto raiseAt = [](nn::ConcatOp op, raise::Raiser &raiser) { raise::raiseConcat(op, raiser); };
-    if (failed(raise::forEachRoot<nn::ConcatOp>(getOperation(), raiseAt)) ||
+    if (failed(raise::separatePairs(getOperation())) ||
+        failed(raise::forEachRoot<nn::ConcatOp>(getOperation(), raiseAt)) ||
         failed(raise::absorbIntoRopes(getOperation())))
       signalPassFailure();
   }

@@ -6,6 +6,22 @@ namespace fusion::raise {
 
 namespace {
 
+/// x of neg(x), or of its spelling as x * -1 + 0, which differs in the sign of a zero; or null.
+Value negated(Value value) {
+  if (auto neg = value.getDefiningOp<nn::NegOp>())
+    return neg.getX();
+  if (auto add = value.getDefiningOp<nn::AddOp>())
+    if (auto zero = matchAddConstant(add); zero && zero->constant == 0)
+      value = zero->value;
+  auto mul = value.getDefiningOp<nn::MulOp>();
+  if (!mul)
+    return {};
+  for (auto [x, factor] : {std::pair(mul.getLhs(), mul.getRhs()), std::pair(mul.getRhs(), mul.getLhs())})
+    if (isConstant(factor, -1))
+      return x;
+  return {};
+}
+
 /// v of a reshape that only adds a dim of size 1 with `after` dims behind it, as exporters do before they
 /// concatenate; or null.
 Value withoutUnit(Value value, size_t after, ShapeTable &shapes) {
@@ -89,6 +105,33 @@ std::optional<std::pair<Value, Value>> matchMergedPair(nn::ReshapeOp merge, Shap
   return pair;
 }
 
+/// A gather or a slice takes the same element of each pair.
+bool isTakenApart(nn::ReshapeOp paired, ShapeTable &shapes) {
+  return llvm::any_of(paired->getUsers(), [&](Operation *user) {
+    if (auto gather = llvm::dyn_cast<nn::GatherOp>(user))
+      return tensorType(gather.getIndices()).getRank() == 0;
+    auto slice = llvm::isa<nn::SliceOp>(user) ? matchLastDimSlice(user->getResult(0), shapes) : std::nullopt;
+    return slice && slice->size == 1;
+  });
+}
+
+/// The shape, with its last two dims merged, by way of which `reshape` makes or merges pairs; none where it
+/// does nothing else, or has no pairs.
+std::optional<DimShape> detourOfPairs(nn::ReshapeOp reshape, ShapeTable &shapes) {
+  const DimShape from = shapes.of(reshape.getX()), to = shapes.of(reshape);
+  const auto isPaired = [](const DimShape &shape) { return shape.size() > 1 && shape.back() == Dim(2); };
+  const auto merged = [](DimShape shape) {
+    shape.pop_back();
+    shape.back() = shape.back() * Dim(2);
+    return shape;
+  };
+  if (isPaired(to) && isTakenApart(reshape, shapes))
+    return beforePairing(reshape, shapes) ? std::nullopt : std::optional(merged(to));
+  if (isPaired(from) && matchLastDimPair(reshape.getX()) && merged(from) != to)
+    return merged(from);
+  return std::nullopt;
+}
+
 } // namespace
 
 bool isRotated(Value value, const Rotation &rotation, ShapeTable &shapes) {
@@ -122,10 +165,10 @@ std::optional<Rotation> pairUp(const PairElement &first, const PairElement &seco
   return std::nullopt;
 }
 
-static std::optional<Rotation> matchHalves(Value negated, Value first, ShapeTable &shapes) {
-  auto neg = negated.getDefiningOp<nn::NegOp>();
-  auto left = neg ? matchPairElement(first, shapes) : std::nullopt;
-  auto right = left ? matchPairElement(neg.getX(), shapes) : std::nullopt;
+static std::optional<Rotation> matchHalves(Value turned, Value first, ShapeTable &shapes) {
+  const Value second = negated(turned);
+  auto left = second ? matchPairElement(first, shapes) : std::nullopt;
+  auto right = left ? matchPairElement(second, shapes) : std::nullopt;
   auto rotation = right ? pairUp(*left, *right) : std::nullopt;
   return rotation && !rotation->interleaved ? rotation : std::nullopt;
 }
@@ -145,9 +188,9 @@ std::optional<Rotation> matchStackedRotation(nn::ReshapeOp merge, ShapeTable &sh
   if ((axis != -2 && axis != rank - 2) || !(stacked[rank - 2] * stacked[rank - 1] == merged.back()) ||
       !std::equal(merged.begin(), merged.end() - 1, stacked.begin()))
     return std::nullopt;
-  Value negated = withoutUnit(concat.getParts()[0], 1, shapes),
+  Value turned = withoutUnit(concat.getParts()[0], 1, shapes),
         first = withoutUnit(concat.getParts()[1], 1, shapes);
-  return negated && first ? matchHalves(negated, first, shapes) : std::nullopt;
+  return turned && first ? matchHalves(turned, first, shapes) : std::nullopt;
 }
 
 std::optional<Rotation> matchInterleavedRotation(nn::ReshapeOp merge, ShapeTable &shapes) {
@@ -176,6 +219,21 @@ std::optional<std::pair<Value, Value>> matchInterleave(nn::ReshapeOp merge, Shap
   if (!first || !second)
     return std::nullopt;
   return std::pair(first, second);
+}
+
+LogicalResult separatePairs(ModuleOp module) {
+  return forEachRoot<nn::ReshapeOp>(module, [](nn::ReshapeOp reshape, Raiser &raiser) {
+    auto between = detourOfPairs(reshape, raiser.shapes);
+    if (!between)
+      return;
+    auto &b = raiser.rewriter;
+    b.setInsertionPoint(reshape);
+    const auto shaped = [&](Value value, Attribute shape) -> Value {
+      return nn::build<nn::ReshapeOp>(b, reshape.getLoc(), value, b.getNamedAttr("shape", shape));
+    };
+    Value first = shaped(reshape.getX(), nn::dimsToAttr(b.getContext(), *between));
+    replaceByNew(b, reshape, shaped(first, reshape.getShapeAttr()));
+  });
 }
 
 } // namespace fusion::raise

@@ -36,4 +36,8 @@ std::optional<Rotation> matchInterleavedRotation(nn::ReshapeOp merge, ShapeTable
 /// first and second of reshape(concat(first, second)) that alternates their elements.
 std::optional<std::pair<mlir::Value, mlir::Value>> matchInterleave(nn::ReshapeOp merge, ShapeTable &shapes);
 
+/// Gives the pairs' dim, where a reshape adds or merges it together with others, a reshape of its own, as the
+/// functions above expect it.
+llvm::LogicalResult separatePairs(mlir::ModuleOp module);
+
 } // namespace fusion::raise
