@@ -1,5 +1,6 @@
 // Heads: norms and rotations along the last dim work on the order of dims that attention reads, so that no
 // transpose stands between them, and caches are written head by head.
+#include "passes/Match.h"
 #include "passes/normalise/Patterns.h"
 
 using namespace mlir;
@@ -58,6 +59,79 @@ LogicalResult transposeBeforeRope(nn::TransposeOp op, PatternRewriter &rewriter,
   return success();
 }
 
+/// Each entry of one dim of a value, `copies` times in a row: reshape(expand(source)). `single` is the
+/// value's shape before.
+struct RepeatedDim {
+  Value source;
+  DimShape single;
+  int64_t axis;
+  Dim copies;
+};
+std::optional<RepeatedDim> matchRepeatedDim(Value value, ShapeTable &shapes) {
+  auto merge = value.getDefiningOp<nn::ReshapeOp>();
+  auto expand = merge ? merge.getX().getDefiningOp<nn::ExpandOp>() : nn::ExpandOp();
+  if (!expand)
+    return std::nullopt;
+  const DimShape from = shapes.of(expand.getX()), to = shapes.of(expand), merged = shapes.of(merge);
+  int64_t added = -1;
+  for (size_t i = 0; i < to.size() && from.size() == to.size(); ++i)
+    if (!(from[i] == to[i])) {
+      if (added >= 0 || !(from[i] == Dim(1)) || !to[i].isStatic())
+        return std::nullopt;
+      added = static_cast<int64_t>(i);
+    }
+  if (added < 0)
+    return std::nullopt;
+  const auto product = [](ArrayRef<Dim> dims) {
+    Dim result(1);
+    for (const Dim &dim : dims)
+      result = result * dim;
+    return result;
+  };
+  const Dim before = product(ArrayRef(from).take_front(added)), copies = to[added];
+  for (size_t axis = 0; axis < merged.size(); ++axis) {
+    auto entries = merged[axis].dividedBy(copies);
+    if (!entries || !(product(ArrayRef(merged).take_front(axis)) * *entries == before))
+      continue;
+    DimShape single = merged;
+    single[axis] = *entries;
+    if (product(single) == product(from))
+      return RepeatedDim{expand.getX(), single, static_cast<int64_t>(axis), copies};
+  }
+  return std::nullopt;
+}
+
+// Pattern: transpose(reshape(expand(x))) that repeats the entries of a dim -> reshape(expand(transpose(x))),
+// and a swap of the last two dims where the last one moves: key and value heads are repeated in the order of
+// dims in which attention reads them, which need not repeat them
+LogicalResult transposeBeforeRepeat(nn::TransposeOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  SmallVector<int64_t> perm(op.getPerm());
+  const bool swaps = perm.size() > 1 && !keepsLastDim(perm);
+  if (swaps)
+    std::swap(perm.back(), perm[perm.size() - 2]);
+  auto repeated =
+      keepsLastDim(perm) && !llvm::is_sorted(perm) ? matchRepeatedDim(op.getX(), shapes) : std::nullopt;
+  if (!repeated || repeated->axis == perm.back())
+    return failure();
+  const Location loc = op.getLoc();
+  Value x =
+      transposed(rewriter, loc, nn::buildReshape(rewriter, loc, repeated->source, repeated->single), perm);
+  DimShape shape;
+  for (int64_t from : perm)
+    shape.push_back(repeated->single[from]);
+  const auto axis = llvm::find(perm, repeated->axis) - perm.begin();
+  shape.insert(shape.begin() + axis + 1, Dim(1));
+  x = nn::buildReshape(rewriter, loc, x, shape);
+  shape[axis + 1] = repeated->copies;
+  x = nn::build<nn::ExpandOp>(rewriter, loc, x,
+                              rewriter.getNamedAttr("shape", nn::dimsToAttr(op.getContext(), shape)));
+  shape[axis] = shape[axis] * repeated->copies;
+  shape.erase(shape.begin() + axis + 1);
+  x = nn::buildReshape(rewriter, loc, x, shape);
+  replaceByNew(rewriter, op, swaps ? transposed(rewriter, loc, x, lastTwoSwapped(perm.size())) : x);
+  return success();
+}
+
 // Pattern: reshape(cache_write(past : [.., h * d], fresh, rows)) to [.., h, d] ->
 // cache_write(reshape(past), reshape(fresh), reshape(rows)): the reshape of the new rows meets that of their
 // rotation. For an argument of a known length, which lies in a buffer that is full whatever its shape is
@@ -97,6 +171,7 @@ LogicalResult writeHeads(nn::ReshapeOp op, PatternRewriter &rewriter, ShapeTable
 void addHeads(RewritePatternSet &patterns, ShapeTable &shapes) {
   add<nn::TransposeOp>(patterns, shapes, transposeBeforeNorm);
   add<nn::TransposeOp>(patterns, shapes, transposeBeforeRope);
+  add<nn::TransposeOp>(patterns, shapes, transposeBeforeRepeat);
   add<nn::ReshapeOp>(patterns, shapes, writeHeads);
 }
 

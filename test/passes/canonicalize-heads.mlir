@@ -93,3 +93,42 @@ func.func @caches_left_flat(%a: tensor<2x?x32xf32> {nn.dims = [2, "p", 32]}, %b:
   %8 = nn.reshape %7 {shape = [2, 6, 2, 32]} : (tensor<2x12x32xf32>) -> tensor<2x6x2x32xf32>
   return %1, %3, %6, %8 : tensor<2x?x2x16xf32>, tensor<2x?x2x16xf32>, tensor<2x12x2x16xf32>, tensor<2x6x2x32xf32>
 }
+
+// -----
+
+// Meta's Llama repeats key and value heads before it puts them in front of the tokens: they are repeated behind that,
+// as attention can leave it out. The keys' own swap of the last two dims stays outside.
+// CHECK-LABEL: @repeated_heads
+// CHECK-SAME: (%[[X:.*]]: tensor<?x?x64xf32>
+// CHECK: %[[R:.*]] = nn.reshape %[[X]] {shape = ["b", "s", 2, 32]}
+// CHECK: %[[T:.*]] = nn.transpose %[[R]] {perm = array<i64: 0, 2, 1, 3>}
+// CHECK: %[[U:.*]] = nn.reshape %[[T]] {shape = ["b", 2, 1, "s", 32]}
+// CHECK: %[[E:.*]] = nn.expand %[[U]] {shape = ["b", 2, 4, "s", 32]}
+// CHECK: %[[V:.*]] = nn.reshape %[[E]] {shape = ["b", 8, "s", 32]}
+// CHECK: %[[K:.*]] = nn.transpose %{{.*}} {perm = array<i64: 0, 1, 3, 2>}
+// CHECK: return %[[V]], %[[K]]
+func.func @repeated_heads(%x: tensor<?x?x64xf32> {nn.name = "x", nn.dims = ["b", "s", 64]})
+    -> (tensor<?x8x?x32xf32>, tensor<?x8x32x?xf32>) {
+  %0 = nn.reshape %x {shape = ["b", "s", 2, 1, 32]} : (tensor<?x?x64xf32>) -> tensor<?x?x2x1x32xf32>
+  %1 = nn.expand %0 {shape = ["b", "s", 2, 4, 32]} : (tensor<?x?x2x1x32xf32>) -> tensor<?x?x2x4x32xf32>
+  %2 = nn.reshape %1 {shape = ["b", "s", 8, 32]} : (tensor<?x?x2x4x32xf32>) -> tensor<?x?x8x32xf32>
+  %3 = nn.transpose %2 {perm = array<i64: 0, 2, 1, 3>} : (tensor<?x?x8x32xf32>) -> tensor<?x8x?x32xf32>
+  %4 = nn.transpose %2 {perm = array<i64: 0, 2, 3, 1>} : (tensor<?x?x8x32xf32>) -> tensor<?x8x32x?xf32>
+  return %3, %4 : tensor<?x8x?x32xf32>, tensor<?x8x32x?xf32>
+}
+
+// -----
+
+// All heads one after the other, four times: none of them stands beside its copies.
+// CHECK-LABEL: @tiled_heads
+// CHECK: nn.expand
+// CHECK: nn.reshape
+// CHECK-NEXT: nn.transpose
+// CHECK-NEXT: return
+func.func @tiled_heads(%x: tensor<1x5x64xf32>) -> tensor<1x8x5x32xf32> {
+  %0 = nn.reshape %x {shape = [1, 5, 1, 64]} : (tensor<1x5x64xf32>) -> tensor<1x5x1x64xf32>
+  %1 = nn.expand %0 {shape = [1, 5, 4, 64]} : (tensor<1x5x1x64xf32>) -> tensor<1x5x4x64xf32>
+  %2 = nn.reshape %1 {shape = [1, 5, 8, 32]} : (tensor<1x5x4x64xf32>) -> tensor<1x5x8x32xf32>
+  %3 = nn.transpose %2 {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x5x8x32xf32>) -> tensor<1x8x5x32xf32>
+  return %3 : tensor<1x8x5x32xf32>
+}
