@@ -1,8 +1,9 @@
 // ScatterElements: by comparing indices where there are few of them, as routers have, else by nn.scatter_nd
 // and nn.scatter_reduce.
+#include "ir/import/OpsScatter.h"
 #include "ir/dialect/Scatter.h"
 #include "ir/import/Graph.h"
-#include "ir/import/OpsScatter.h"
+#include "ir/import/Known.h"
 #include "ir/import/OpsShared.h"
 
 #include <algorithm>
@@ -171,6 +172,25 @@ void scatterElements(NodeImporter &n) {
   n.result(0, scatter.bySlices(reduction));
 }
 
+/// Sizes that are put into a list of sizes.
+bool evaluateScatter(NodeImporter &n) {
+  auto x = knownInput(n, 0), indices = knownInput(n, 1), updates = knownInput(n, 2);
+  auto at = staticShape(indices ? indices->values : DimShape{Dim::symbol("unknown")});
+  if (!x || !at || !updates || x->shape.size() != 1 || indices->shape != updates->shape ||
+      n.stringAttribute("reduction", "none") != "none")
+    return false;
+  (void)n.axis(n.intAttribute("axis", 0), 1);
+  const auto size = static_cast<int64_t>(x->values.size());
+  for (auto [index, update] : llvm::zip_equal(*at, updates->values)) {
+    if (index < -size || index >= size)
+      return false; // an error of the op's own
+    x->values[static_cast<size_t>(index < 0 ? index + size : index)] = update;
+  }
+  if (!n.failed())
+    n.resultKnown(0, x->values, x->shape, n.inputType(0));
+  return true;
+}
+
 } // namespace
 
 Value scatterReduced(NodeImporter &n, ArrayRef<Value> operands, StringRef reduction) {
@@ -185,6 +205,8 @@ Value scatterReduced(NodeImporter &n, ArrayRef<Value> operands, StringRef reduct
 void registerScatter(HandlerTable &table) {
   table.add("", "ScatterElements", 3, 3, scatterElements);
   table.add("", "Scatter", 3, 3, scatterElements);
+  table.addEvaluator("ScatterElements", evaluateScatter);
+  table.addEvaluator("Scatter", evaluateScatter);
 }
 
 } // namespace fusion::onnx

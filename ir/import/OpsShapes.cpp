@@ -22,6 +22,22 @@ void shapeQuery(NodeImporter &n) {
 
 void size(NodeImporter &n) { n.resultKnown(0, {product(n.shape(0))}, {}, n.i64Type()); }
 
+/// Whether `total` elements can fill no number of groups of `part` but one: they are no more than one group
+/// has, as the `min(64, seq)` rows of a buffer for `seq` tokens, and at least one where the group has any.
+bool fillsOneGroup(const Dim &total, const Dim &part) {
+  Dim product(1);
+  std::map<std::string, Dim, std::less<>> ones, more;
+  for (const std::string &symbol : part.symbols()) {
+    product = product * Dim::symbol(symbol);
+    ones.emplace(symbol, Dim(1));
+    more.emplace(symbol, Dim::symbol(symbol) + 1);
+  }
+  const std::set<std::string> names = total.symbols();
+  return llvm::all_of(names, [&](const std::string &name) { return ones.contains(name); }) &&
+         part == product * part.substitute(ones) && (total.substitute(more) - 1).knownNonNegative() &&
+         (part - total).knownNonNegative();
+}
+
 /// total / part for a -1 in a reshape.
 std::optional<Dim> quotient(NodeImporter &n, const Dim &total, const Dim &part) {
   if (part == Dim(0))
@@ -33,7 +49,7 @@ std::optional<Dim> quotient(NodeImporter &n, const Dim &total, const Dim &part) 
   Dim resolvedTotal = n.owner().resolve(total), resolvedPart = n.owner().resolve(part);
   if (auto exact = resolvedTotal.dividedBy(resolvedPart))
     return exact;
-  return total.floorDiv(part);
+  return fillsOneGroup(resolvedTotal, resolvedPart) ? Dim(1) : total.floorDiv(part);
 }
 
 void reshape(NodeImporter &n) {

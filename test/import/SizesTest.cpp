@@ -141,6 +141,27 @@ ModelBuilder counting(int64_t by, const std::string &first, const std::string &c
   return b;
 }
 
+/// The size of dim 0 is put into a list by a scatter, as exporters expand the indices of an index_copy.
+TEST(ImportSizes, ScatteredIntoAList) {
+  ModelBuilder b = sized();
+  b.ints("list", {4, 7, 8}).ints("at", {-2}).ints("axis", {0});
+  b.node("Unsqueeze", {"size", "axis"}, {"sizes"});
+  b.node("ScatterElements", {"list", "at", "sizes"}, {"to"});
+  b.node("Expand", {"x", "to"}, {"y"});
+  EXPECT_THAT(Importer().text(b), HasSubstr("nn.dims = [4, \"n\", 8]"));
+}
+
+/// Rows that are cut from a buffer of 64 for n tokens are one group of n.
+TEST(ImportSizes, OneGroupOfRowsOfABuffer) {
+  ModelBuilder b = sized();
+  b.ints("table", std::vector<int64_t>(64, 3)).ints("from", {0}).ints("axis", {0}).ints("any", {-1});
+  b.node("Unsqueeze", {"size", "axis"}, {"sizes"});
+  b.node("Slice", {"table", "from", "sizes", "axis"}, {"rows"});
+  ModelBuilder::attribute(b.node("Concat", {"any", "sizes"}, {"to"}), "axis", 0);
+  b.node("Reshape", {"rows", "to"}, {"y"});
+  EXPECT_THAT(Importer().text(b), HasSubstr("nn.dims = [1, \"n\"]"));
+}
+
 TEST(ImportSizes, LoopsThatCountToASize) {
   EXPECT_THAT(Importer().text(counting(1, "asked")), HasSubstr("steps = [\"n\"]"));
   EXPECT_THAT(Importer().text(counting(2, "asked")), HasSubstr("steps = [\"(n + 1)//2\"]"));
