@@ -374,7 +374,7 @@ Status GraphImporter::returnOutputs(const proto::GraphProto &graph, func::FuncOp
     if (auto status = checkPortName(output.name(), "output"); !status)
       return status;
     if (!names.insert(output.name()).second)
-      return badInput(fmt::format("output '{}' is listed twice", output.name()));
+      continue; // listed twice, it is one result still
     auto value = outputValue(output.name());
     if (!value)
       return value.error();

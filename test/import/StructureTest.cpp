@@ -323,6 +323,12 @@ TEST(ImportStructure, FunctionsWithInputsLeftOut) {
   EXPECT_THAT(Importer().text(b), Not(HasSubstr("nn.min")));
 }
 
+TEST(ImportStructure, AnOutputThatIsListedTwiceIsOneResult) {
+  ModelBuilder b;
+  b.input("x", TensorProto::FLOAT, {"2"}).output("y").output("y").node("Relu", {"x"}, {"y"});
+  EXPECT_THAT(Importer().text(b), HasSubstr("-> (tensor<2xf32> {nn.dims = [2], nn.name = \"y\"}) {"));
+}
+
 TEST(ImportStructure, AFunctionThatCallsItselfIsAnError) {
   ModelBuilder b = vectorModel();
   b.importDomain("local", 1);

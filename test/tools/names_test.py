@@ -143,7 +143,6 @@ class HostileNames(ToolTest):
             self.refuse("fusion-opt", "m.onnx", says=says)
 
         relu = onnx.helper.make_node("Relu", ["a"], ["b"])
-        refused("output 'b' is listed twice", [relu], ["b", "b"])
         refused("the name 'b' is defined twice", [relu, relu], ["b"])
         long = "x" * 1000000
         refused("its name has 1000000 bytes", [onnx.helper.make_node("Relu", ["a"], [long])], [long])
