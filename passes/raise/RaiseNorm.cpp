@@ -17,13 +17,42 @@ namespace {
 struct MeanSquare {
   Value source;
   float eps = 0;
+  std::string assumes; ///< of x, as noteRaised() says it
 };
+
+/// x - mean(x), where `value` is the variance of x by mean(x^2) - mean(x)^2, or the larger of that and 0;
+/// else null.
+Value matchVariance(Value value) {
+  if (auto max = value.getDefiningOp<nn::MaxOp>())
+    for (auto [variance, zero] :
+         {std::pair(max.getLhs(), max.getRhs()), std::pair(max.getRhs(), max.getLhs())})
+      if (isConstant(zero, 0))
+        value = variance;
+  auto difference = value.getDefiningOp<nn::SubOp>();
+  auto squares = difference ? difference.getLhs().getDefiningOp<nn::ReduceOp>() : nn::ReduceOp();
+  auto ofMean = difference ? difference.getRhs().getDefiningOp<nn::SquareOp>() : nn::SquareOp();
+  auto square =
+      squares && isLastDimMean(squares) ? squares.getX().getDefiningOp<nn::SquareOp>() : nn::SquareOp();
+  if (!square || !ofMean || !isF32(square))
+    return {};
+  for (Operation *user : ofMean.getX().getUsers())
+    if (auto centred = llvm::dyn_cast<nn::SubOp>(user); centred && matchCentred(centred) == square.getX())
+      return centred;
+  return {};
+}
 
 std::optional<MeanSquare> matchMeanSquare(Value value) {
   MeanSquare found;
   if (auto offset = matchAddConstant(value)) {
     found.eps = static_cast<float>(offset->constant);
     value = offset->value;
+  }
+  if (Value centred = matchVariance(value)) {
+    found.source = centred;
+    found.assumes =
+        "mean(x^2) - mean(x)^2 is the variance, which is computed of x - mean(x) here: the difference "
+        "cancels where the mean is large beside it";
+    return found;
   }
   auto reduce = value.getDefiningOp<nn::ReduceOp>();
   auto square =
@@ -51,7 +80,7 @@ void raiseScaled(Operation *scaled, const MeanSquare &stats, Raiser &raiser, boo
   Value centred = matchCentred(stats.source);
   StringRef name = centred ? "layer_norm" : "rms_norm";
   Value input = centred ? centred : stats.source;
-  std::string assumes;
+  std::string assumes = stats.assumes;
   if (!takesStatistics(input, assumeFinite, assumes))
     return noteMiss(scaled, name, "statistics are computed in " + typeName(input) + ", not in f32");
   if (!raiser.shapes.same(scaled->getResult(0), input))
@@ -167,7 +196,7 @@ bool raiseGained(nn::RsqrtOp inverse, const MeanSquare &stats, Raiser &raiser) {
           (!gain.weight && !raiser.shapes.of(input).back().isStatic()))
         continue;
       replaced.insert(tail->root);
-      buildNorm(*tail, input, stats.eps, bool(centred), raiser);
+      buildNorm(*tail, input, stats.eps, bool(centred), raiser, stats.assumes);
     }
   return !replaced.empty();
 }

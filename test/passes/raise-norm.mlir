@@ -451,3 +451,24 @@ func.func @two_norms(%x: tensor<2x8xf32>, %w: tensor<8xf32>, %v: tensor<8xf32>) 
   %5 = nn.mul %3, %v : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
   return %4, %5 : tensor<2x8xf32>, tensor<2x8xf32>
 }
+
+// -----
+
+// The squares are of another value than the mean: no variance.
+// CHECK-LABEL: func @mean_of_another
+// CHECK-NOT: nn.layer_norm
+// CHECK: return
+func.func @mean_of_another(%x: tensor<2x5x64xf32>, %y: tensor<2x5x64xf32>, %w: tensor<64xf32>) -> tensor<2x5x64xf32> {
+  %eps = nn.constant {value = dense<1.0e-6> : tensor<f32>} : () -> tensor<f32>
+  %mean = nn.reduce %y {kind = "mean", axes = array<i64: 2>, keepdims = true} : (tensor<2x5x64xf32>) -> tensor<2x5x1xf32>
+  %0 = nn.square %x : (tensor<2x5x64xf32>) -> tensor<2x5x64xf32>
+  %1 = nn.reduce %0 {kind = "mean", axes = array<i64: 2>, keepdims = true} : (tensor<2x5x64xf32>) -> tensor<2x5x1xf32>
+  %2 = nn.square %mean : (tensor<2x5x1xf32>) -> tensor<2x5x1xf32>
+  %3 = nn.sub %1, %2 : (tensor<2x5x1xf32>, tensor<2x5x1xf32>) -> tensor<2x5x1xf32>
+  %5 = nn.add %3, %eps : (tensor<2x5x1xf32>, tensor<f32>) -> tensor<2x5x1xf32>
+  %6 = nn.rsqrt %5 : (tensor<2x5x1xf32>) -> tensor<2x5x1xf32>
+  %8 = nn.sub %y, %mean : (tensor<2x5x64xf32>, tensor<2x5x1xf32>) -> tensor<2x5x64xf32>
+  %9 = nn.mul %8, %6 : (tensor<2x5x64xf32>, tensor<2x5x1xf32>) -> tensor<2x5x64xf32>
+  %10 = nn.mul %9, %w : (tensor<2x5x64xf32>, tensor<64xf32>) -> tensor<2x5x64xf32>
+  return %10 : tensor<2x5x64xf32>
+}
