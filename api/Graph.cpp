@@ -102,7 +102,7 @@ Status Graph::Implementation::isOne() const {
     return {};
   return badInput(path + ": input '" + choice->input.name +
                   "' decides which of two graphs runs: say its value before compiling: --constant=" +
-                  choice->input.name + "=1");
+                  choice->input.name + (choice->refused[1] ? "=0" : "=1"));
 }
 
 /// Each port as it is on both sides, whose names and types are the same. A dim that differs is a symbol: of
@@ -126,7 +126,7 @@ static Result<std::vector<Port>> commonPorts(const std::vector<Port> &left, cons
   return common;
 }
 
-/// The graphs for both values of the input that decides.
+/// The graphs for both values of the input that decides. One of them may be refused.
 static Result<std::shared_ptr<Graph::Implementation>>
 readBoth(const GraphSource &source, const DecidingInput &deciding, size_t choices) {
   auto graph = std::make_shared<Graph::Implementation>();
@@ -139,12 +139,19 @@ readBoth(const GraphSource &source, const DecidingInput &deciding, size_t choice
     one->import.constants[deciding.name] =
         Tensor::of<uint8_t>(DType::Bool, deciding.shape, std::span<const uint8_t>(&value, 1));
     auto made = read(std::move(one), choices + 1);
-    if (!made)
-      return Error{made.error().kind,
-                   fmt::format("{} (where {} is {})", made.error().message, deciding.name, value)};
-    choice.graphs[value] = Graph(std::move(*made));
+    if (made)
+      choice.graphs[value] = Graph(std::move(*made));
+    else
+      choice.refused[value] = Error{
+          made.error().kind, fmt::format("{} (where {} is {})", made.error().message, deciding.name, value)};
   }
+  if (choice.refused[0] && choice.refused[1])
+    return *choice.refused[0];
   for (auto [ports, of] : {std::pair(&graph->inputs, &Graph::inputs), {&graph->outputs, &Graph::outputs}}) {
+    if (choice.refused[0] || choice.refused[1]) {
+      *ports = (choice.graphs[choice.refused[0] ? 1 : 0].*of)();
+      continue;
+    }
     auto common = commonPorts((choice.graphs[0].*of)(), (choice.graphs[1].*of)(), of == &Graph::inputs);
     if (!common)
       return Error{common.error().kind,
@@ -236,10 +243,14 @@ const std::vector<Port> &Graph::inputs() const { return shared->inputs; }
 const std::vector<Port> &Graph::outputs() const { return shared->outputs; }
 
 std::string Graph::text() const {
-  if (const auto &choice = shared->choice)
-    return fmt::format("// where {0} is 0\n{1}// where {0} is 1\n{2}", choice->input.name,
-                       choice->graphs[0].text(), choice->graphs[1].text());
   std::string text;
+  if (const auto &choice = shared->choice) {
+    for (size_t value : {0, 1})
+      text += fmt::format("// where {} is {}\n{}", choice->input.name, value,
+                          choice->refused[value] ? "// " + choice->refused[value]->message + "\n"
+                                                 : choice->graphs[value].text());
+    return text;
+  }
   llvm::raw_string_ostream out(text);
   shared->module->print(out);
   return text;

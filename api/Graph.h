@@ -27,6 +27,7 @@ struct Graph::Implementation {
   struct Choice {
     Port input;      ///< one boolean, that neither of the two has
     Graph graphs[2]; ///< where it is false, and where it is true; either may be such a choice
+    std::optional<Error> refused[2]; ///< why there is no such graph: an error when a run asks for it
   };
   /// What a caller can do who needs one graph before it runs: an error where there is such a choice.
   Status isOne() const;

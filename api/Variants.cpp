@@ -36,9 +36,10 @@ struct Variants::Family {
   std::atomic<Variant *> shared = nullptr;      ///< the one of no ones
 };
 
-/// A family, or an input that decides between two.
+/// A family, the reason why there is none, or an input that decides between two.
 struct Variants::Choice {
   std::optional<Family> family;
+  std::optional<Error> refused;
   PortShape input;
   std::unique_ptr<Choice> sides[2];
 };
@@ -68,10 +69,16 @@ std::unique_ptr<Variants::Choice> Variants::choiceOf(const Graph &graph, const s
     return made;
   }
   made->input = {between->input.name, between->input.type, between->input.shape};
-  for (size_t value : {0, 1})
+  for (size_t value : {0, 1}) {
+    if (between->refused[value]) {
+      made->sides[value] = std::make_unique<Choice>();
+      made->sides[value]->refused = between->refused[value];
+      continue;
+    }
     made->sides[value] =
         choiceOf(between->graphs[value],
                  fmt::format("{}{}{} is {}", what, what.empty() ? "" : ", ", between->input.name, value));
+  }
   return made;
 }
 
@@ -79,14 +86,17 @@ Result<std::unique_ptr<Variants>> Variants::create(const Graph &graph, const Com
   std::unique_ptr<Choice> choice = choiceOf(graph, "");
   CompileOptions options = wanted;
   Choice *taken = choice.get();
-  while (!taken->family) { // the one with a past, unless the largest run has contents that say otherwise
+  // The one with a past, unless there is none or the largest run has contents that say otherwise.
+  while (!taken->family && !taken->refused) {
     auto given = options.largestRun.find(taken->input.name);
     const bool isKnown = given != options.largestRun.end() && given->second.data() &&
                          given->second.size() == 1 && given->second.device().kind == Device::Kind::Host;
-    const bool value = !isKnown || given->second.toInts().front() != 0;
+    const bool value = isKnown ? given->second.toInts().front() != 0 : !taken->sides[1]->refused;
     options.largestRun.erase(taken->input.name);
     taken = taken->sides[value].get();
   }
+  if (taken->refused)
+    return *taken->refused;
   auto backend = ExecutionBackend::create(options, options.tensorParallel);
   if (!backend)
     return backend.error();
@@ -241,6 +251,8 @@ Result<Variants::Family *> Variants::familyOf(const NamedTensors &inputs, std::o
     }
     rest->erase(name);
     at = at->sides[one.begin()->second.toInts().front() != 0].get();
+    if (at->refused)
+      return *at->refused;
   }
   return &*at->family;
 }
@@ -289,7 +301,7 @@ Result<NamedTensors> Variants::fetch(const NamedTensors &tensors) {
 }
 
 bool Variants::decides(const Choice &at, const std::string &input) {
-  return !at.family &&
+  return !at.family && !at.refused &&
          (at.input.name == input || decides(*at.sides[0], input) || decides(*at.sides[1], input));
 }
 

@@ -2,6 +2,7 @@
 #include "ir/import/FloatSizes.h"
 #include "ir/import/Graph.h"
 #include "ir/import/Known.h"
+#include "ir/import/OpsShared.h"
 
 #include <cmath>
 #include <limits>
@@ -132,12 +133,14 @@ void eyeLike(NodeImporter &n) {
 }
 
 void dropout(NodeImporter &n) {
-  // Inference: a training_mode input would have to be false.
-  if (n.has(2)) {
-    std::vector<int64_t> training = n.requireConstants(2, "training_mode");
-    if (n.failed())
-      return;
-    if (training.size() != 1 || training[0] != 0)
+  // Of inference: in training mode nothing must be dropped.
+  const auto ratio = n.has(1) ? n.constantScalar(1) : std::optional(0.5);
+  if (n.has(2) && ratio != 0) {
+    const auto training = n.known(2);
+    if (!training)
+      return n.fail("training_mode (input 2, '" + n.proto().input(2) + "') depends on run-time data" +
+                    remedy(n, n.operand(2)));
+    if (training->size() != 1 || !(training->front() == Dim(0)))
       return n.fail("training mode is not supported");
   }
   n.forward(0, 0);

@@ -1,5 +1,6 @@
 // Control flow without jumps: branches that are decided at import or selected from, loops that are unrolled.
 #include "ir/import/Known.h"
+#include "ir/import/OpsShared.h"
 #include "ir/import/Subgraph.h"
 
 #include "ir/dialect/SymbolicShapes.h"
@@ -104,8 +105,8 @@ BlockArgument decidingArgument(Value condition) {
   return found;
 }
 
-/// What to do about a branch that is not known, if one input decides it; the importer takes note of one that
-/// is a boolean.
+} // namespace
+
 std::string remedy(NodeImporter &n, Value condition) {
   const BlockArgument argument = condition ? decidingArgument(condition) : BlockArgument();
   if (!argument)
@@ -122,6 +123,8 @@ std::string remedy(NodeImporter &n, Value condition) {
          "' alone decides it: say its value before compiling: --constant=" + name.str() + "=" +
          (isFlag ? "1" : "VALUE");
 }
+
+namespace {
 
 /// One of two values. Where their sizes differ, the condition must be told by sizes: the result's size is
 /// then an expression of them.

@@ -13,6 +13,10 @@ mlir::Value mergeHeads(NodeImporter &node, mlir::Value x);
 /// start, start + 1, … (`size` values of i64).
 mlir::Value countFrom(NodeImporter &node, const Dim &start, const Dim &size);
 
+/// What to do where a boolean must be known and is not, if one input of the graph decides it; else nothing.
+/// The importer takes note of an input that is a boolean: the graph is then imported for both of its values.
+std::string remedy(NodeImporter &node, mlir::Value condition);
+
 /// Whether both are equal by what is known so far.
 bool sameDim(NodeImporter &node, const Dim &left, const Dim &right);
 

@@ -116,6 +116,35 @@ TEST_F(Variants, OneGraphIsAskedForWhereNothingRuns) {
   EXPECT_THAT(merged.text(), HasSubstr("// where use_cache_branch is 1"));
 }
 
+/// As Flax hands `deterministic` to its modules: Dropout is one of inference where it is true.
+TEST_F(Variants, TheRefusedOneOfTwoIsAnErrorOfItsRuns) {
+  ModelBuilder model;
+  model.input("x", f32, {"batch", "4"}).input("deterministic", onnx::proto::TensorProto::BOOL, {});
+  auto *ratio = model.graph().add_initializer();
+  ratio->set_name("ratio");
+  ratio->set_data_type(f32);
+  ratio->add_float_data(0.5F);
+  model.output("y").node("Not", {"deterministic"}, {"training"});
+  model.node("Dropout", {"x", "ratio", "training"}, {"kept"});
+  model.node("Relu", {"kept"}, {"y"});
+  const Graph graph = load(model);
+  ASSERT_EQ(graph.inputs().size(), 2u);
+  EXPECT_EQ(graph.inputs()[1].name, "deterministic");
+  EXPECT_THAT(graph.text(), HasSubstr("training mode is not supported (where deterministic is 0)"));
+  const auto given = [](bool value) {
+    const auto byte = static_cast<uint8_t>(value);
+    return Tensor::of<uint8_t>(DType::Bool, {}, std::span<const uint8_t>(&byte, 1));
+  };
+  for (RunOn device : {RunOn::Cpu, kernelDevice()}) {
+    Program any = program(model, device);
+    const NamedTensors outputs =
+        run(any, {{"x", Tensor::zeros(DType::F32, {2, 4})}, {"deterministic", given(true)}});
+    EXPECT_EQ(outputs.at("y").shape(), (Shape{2, 4}));
+    EXPECT_THAT(whyNot(any, {{"x", Tensor::zeros(DType::F32, {2, 4})}, {"deterministic", given(false)}}),
+                HasSubstr("training mode is not supported (where deterministic is 0)"));
+  }
+}
+
 /// Caches in place are those of the branch that has a past; the other has nothing to extend.
 TEST_F(Variants, CachesInPlaceOfAMergedDecoder) {
   Program plain = program(mergedDecoder(), RunOn::Cpu);
