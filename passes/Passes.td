@@ -66,7 +66,11 @@ def RaiseRope : Pass<"nn-raise-rope", "::mlir::ModuleOp"> {
   let description = [{
     Recognises half and interleaved pairs, pairs that lie as halves afterwards, tables with an entry for each
     element or each pair, partial rotation, and casts around a rotation in f32. Rounding points are kept.
+    Tokens beside those that rotate have cos 1 and sin 0 in longer tables; without `assume-finite` they are
+    concatenated, since infinite ones times 0 are NaN.
   }];
+  let options = [Option<"assumeFinite", "assume-finite", "bool", "true",
+                        "assume that tokens beside those that rotate are finite">];
 }
 
 def RaiseAttention : Pass<"nn-raise-attention", "::mlir::ModuleOp"> {

@@ -26,7 +26,7 @@ void buildRaisePipeline(OpPassManager &manager, bool assumeFinite) {
   manager.addPass(createRaiseGroupLimit());
   manager.addPass(createRaiseExpertMatmul());
   manager.addPass(createRaiseDenseExperts({assumeFinite}));
-  manager.addPass(createRaiseRope());
+  manager.addPass(createRaiseRope({assumeFinite}));
   manager.addPass(createRaiseAttention({assumeFinite}));
   manager.addPass(createDecomposeAttention());
   manager.addPass(createUnpackGates());

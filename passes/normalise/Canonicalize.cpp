@@ -48,6 +48,7 @@ struct Canonicalize : impl::CanonicalizeBase<Canonicalize> {
     normalise::addViews(patterns, *shapes);
     normalise::addHeads(patterns, *shapes);
     normalise::addGathers(patterns, *shapes);
+    normalise::addScatters(patterns, *shapes);
     normalise::addClamps(patterns, *shapes);
     normalise::addBroadcasts(patterns, *shapes);
     normalise::addMatmul(patterns, *shapes);

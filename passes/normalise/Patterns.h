@@ -58,6 +58,7 @@ void addArithmetic(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
 void addViews(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
 void addHeads(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
 void addGathers(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
+void addScatters(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
 void addBroadcasts(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
 void addClamps(mlir::RewritePatternSet &patterns, ShapeTable &shapes);
 void addMatmul(mlir::RewritePatternSet &patterns, ShapeTable &shapes);

@@ -1,6 +1,7 @@
 #include "passes/Passes.h"
 #include "passes/raise/Raise.h"
 #include "passes/raise/RopeMatch.h"
+#include "passes/raise/UnrotatedTokens.h"
 
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
@@ -159,6 +160,9 @@ void raiseProducts(Value first, Value second, bool interleaved, Operation *root,
     noteMiss(root, "rope", "the halves are multiplied with different tables, or with tables of another size");
     return;
   }
+  if (Operation *source = rotation->source.getDefiningOp();
+      source && source->getBlock() == root->getBlock() && !source->isBeforeInBlock(root))
+    return; // a slice that only later ops read
   raiser.rewriter.setInsertionPoint(root);
   Value x = rotatedValue(*rotation, root->getLoc(), raiser.shapes, raiser.rewriter);
   if (rotation->interleaved && !interleaved) {
@@ -279,11 +283,13 @@ struct CastOfTables : OpRewritePattern<nn::RopeOp> {
   }
 };
 
-LogicalResult absorbIntoRopes(ModuleOp module) {
+LogicalResult absorbIntoRopes(ModuleOp module, bool assumeFinite) {
   return forEachFunction(module, [&](func::FuncOp function, ShapeTable &shapes) {
     RewritePatternSet patterns(module.getContext());
     patterns.add<CastOfInput, CastOfResult, CastOfTables>(module.getContext());
     patterns.add<PartialRotation>(module.getContext(), shapes);
+    if (assumeFinite)
+      addUnrotatedTokens(patterns, shapes);
     return applyPatternsGreedily(function, std::move(patterns), greedyConfig(shapes));
   });
 }
@@ -293,11 +299,13 @@ LogicalResult absorbIntoRopes(ModuleOp module) {
 
 namespace {
 struct RaiseRope : impl::RaiseRopeBase<RaiseRope> {
+  using RaiseRopeBase::RaiseRopeBase;
+
   void runOnOperation() override {
     auto raiseAt = [](nn::ConcatOp op, raise::Raiser &raiser) { raise::raiseConcat(op, raiser); };
     if (failed(raise::separatePairs(getOperation())) ||
         failed(raise::forEachRoot<nn::ConcatOp>(getOperation(), raiseAt)) ||
-        failed(raise::absorbIntoRopes(getOperation())))
+        failed(raise::absorbIntoRopes(getOperation(), assumeFinite)))
       signalPassFailure();
   }
 };

@@ -54,6 +54,50 @@ std::optional<PairElement> elementOf(Value x, int64_t index, ShapeTable &shapes)
   return PairElement{x, index, 2, last.value() / 2};
 }
 
+/// As matchLastDimSlice; also the slice of some rows of a value, as one of the slice of all of these rows: a
+/// slice of a slice is one slice, and that of the rows is read as well.
+std::optional<LastDimSlice> matchRowSlice(Value value, ShapeTable &shapes) {
+  if (auto slice = matchLastDimSlice(value, shapes))
+    return slice;
+  auto slice = value.getDefiningOp<nn::SliceOp>();
+  if (!slice)
+    return std::nullopt;
+  const DimShape starts = nn::dimsFromAttr(slice.getStarts()), sizes = nn::dimsFromAttr(slice.getSizes());
+  if (starts.empty() || !starts.back().isStatic() || !sizes.back().isStatic())
+    return std::nullopt;
+  DimShape rowStarts = starts, rowSizes = sizes;
+  SmallVector<int64_t> rowSteps(slice.getSteps());
+  rowStarts.back() = Dim(0);
+  rowSizes.back() = shapes.of(slice.getX()).back();
+  rowSteps.back() = 1;
+  for (Operation *user : slice.getX().getUsers())
+    if (auto rows = llvm::dyn_cast<nn::SliceOp>(user);
+        rows && nn::dimsFromAttr(rows.getStarts()) == rowStarts &&
+        nn::dimsFromAttr(rows.getSizes()) == rowSizes && rows.getSteps() == ArrayRef<int64_t>(rowSteps))
+      return LastDimSlice{rows, starts.back().value(), sizes.back().value(), slice.getSteps().back()};
+  return std::nullopt;
+}
+
+/// Half 0 or 1 of x, where a reshape from [.., 2 h] to [.., 2, h] puts the halves into a dim of their own and
+/// `slice` takes one of them, in the shape of `half` without that dim.
+std::optional<PairElement> matchHalfInDim(Value value, const DimShape &half, ShapeTable &shapes) {
+  auto slice = value.getDefiningOp<nn::SliceOp>();
+  auto split = slice ? slice.getX().getDefiningOp<nn::ReshapeOp>() : nn::ReshapeOp();
+  if (!split || half.empty() || !half.back().isStatic())
+    return std::nullopt;
+  DimShape halves = half, sizes = half, starts = nn::dimsFromAttr(slice.getStarts());
+  halves.insert(halves.end() - 1, Dim(2));
+  sizes.insert(sizes.end() - 1, Dim(1));
+  DimShape whole = half;
+  whole.back() = half.back() * Dim(2);
+  const bool keepsSteps = llvm::all_of(slice.getSteps(), [](int64_t step) { return step == 1; });
+  if (!keepsSteps || shapes.of(split) != halves || shapes.of(split.getX()) != whole ||
+      shapes.of(slice) != sizes || !starts[starts.size() - 2].isStatic())
+    return std::nullopt;
+  const int64_t size = half.back().value();
+  return PairElement{split.getX(), starts[starts.size() - 2].value() * size, 1, size};
+}
+
 /// Element 0 or 1 of the pairs in a dim of their own: by a gather, or by a slice that a reshape squeezes.
 std::optional<PairElement> matchPairedElement(Value value, ShapeTable &shapes) {
   if (auto gather = value.getDefiningOp<nn::GatherOp>()) {
@@ -66,6 +110,8 @@ std::optional<PairElement> matchPairedElement(Value value, ShapeTable &shapes) {
     return elementOf(x, *index < 0 ? *index + 2 : *index, shapes);
   }
   if (auto squeeze = value.getDefiningOp<nn::ReshapeOp>()) {
+    if (auto half = matchHalfInDim(squeeze.getX(), shapes.of(squeeze), shapes))
+      return half;
     auto slice = matchLastDimSlice(squeeze.getX(), shapes);
     Value x = slice ? beforePairing(slice->source, shapes) : Value();
     DimShape unit = shapes.of(squeeze);
@@ -137,7 +183,7 @@ std::optional<DimShape> detourOfPairs(nn::ReshapeOp reshape, ShapeTable &shapes)
 bool isRotated(Value value, const Rotation &rotation, ShapeTable &shapes) {
   if (value == rotation.source)
     return rotation.offset == 0 && shapes.of(value).back() == Dim(rotation.dim);
-  auto slice = matchLastDimSlice(value, shapes);
+  auto slice = matchRowSlice(value, shapes);
   return slice && slice->source == rotation.source && slice->start == rotation.offset &&
          slice->size == rotation.dim && slice->step == 1;
 }
@@ -167,9 +213,12 @@ std::optional<Rotation> pairUp(const PairElement &first, const PairElement &seco
 
 static std::optional<Rotation> matchHalves(Value turned, Value first, ShapeTable &shapes) {
   const Value second = negated(turned);
-  auto left = second ? matchPairElement(first, shapes) : std::nullopt;
-  auto right = left ? matchPairElement(second, shapes) : std::nullopt;
-  auto rotation = right ? pairUp(*left, *right) : std::nullopt;
+  auto left = matchPairElement(first, shapes);
+  auto right = second ? matchPairElement(second, shapes) : std::nullopt;
+  auto squeeze = turned.getDefiningOp<nn::ReshapeOp>();
+  if (const Value half = squeeze ? negated(squeeze.getX()) : Value())
+    right = matchHalfInDim(half, shapes.of(squeeze), shapes);
+  auto rotation = left && right ? pairUp(*left, *right) : std::nullopt;
   return rotation && !rotation->interleaved ? rotation : std::nullopt;
 }
 
@@ -203,7 +252,7 @@ std::optional<Rotation> matchInterleavedRotation(nn::ReshapeOp merge, ShapeTable
 }
 
 std::optional<PairElement> matchPairElement(Value value, ShapeTable &shapes) {
-  auto slice = matchLastDimSlice(value, shapes);
+  auto slice = matchRowSlice(value, shapes);
   if (!slice)
     return matchPairedElement(value, shapes);
   if (slice->step != 1 && slice->step != 2)
