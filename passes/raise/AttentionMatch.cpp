@@ -1,6 +1,7 @@
 #include "passes/raise/AttentionMatch.h"
 
 #include "passes/raise/MaskArithmetic.h"
+#include "passes/raise/ViewedMask.h"
 #include "passes/raise/WindowMask.h"
 
 #include <cmath>
@@ -95,7 +96,12 @@ bool leadsToMatmul(Value value, ShapeTable &shapes, int depth = 8) {
     return leadsToMatmul(inner, shapes, depth - 1);
   if (auto reshape = llvm::dyn_cast<nn::ReshapeOp>(op)) {
     Heads heads;
+    std::optional<DimShape> stacked;
     Value inner = beforeHeadsReshape(reshape, heads, shapes);
+    if (!inner)
+      inner = beforeStackedReshape(reshape, stacked, shapes);
+    if (auto viewed = inner ? std::nullopt : matchViewedMask(reshape, shapes))
+      inner = viewed->scores;
     return inner && leadsToMatmul(inner, shapes, depth - 1);
   }
   return false;
@@ -114,6 +120,17 @@ Value beforeHeadsReshape(nn::ReshapeOp reshape, Heads &heads, ShapeTable &shapes
   if (!(split[0] * split[1] == merged[0]) && (split[0].isStatic() || merged[0].isStatic()))
     return {};
   heads = split;
+  return reshape.getX();
+}
+
+Value beforeStackedReshape(nn::ReshapeOp reshape, std::optional<DimShape> &stacked, ShapeTable &shapes) {
+  DimShape split = shapes.of(reshape.getX()), merged = shapes.of(reshape);
+  if (split.size() < merged.size())
+    std::swap(split, merged);
+  if (split.size() != 4 || merged.size() != 3 || !(split[0] == merged[0]) ||
+      !(split[1] * split[2] == merged[1]) || !(split[3] == merged[2]) || (stacked && *stacked != split))
+    return {};
+  stacked = split;
   return reshape.getX();
 }
 
@@ -263,6 +280,12 @@ std::optional<Scores> matchScores(Value input, bool byKey, Raiser &raiser, std::
       value = withoutFloatCasts(window->scores);
       continue;
     }
+    if (auto viewed = matchViewedMask(value, shapes); viewed && leadsToMatmul(viewed->scores, shapes)) {
+      if (!add(MaskTerm{withoutFloatCasts(buildViewedMask(*viewed, raiser))}))
+        return std::nullopt;
+      value = withoutFloatCasts(viewed->scores);
+      continue;
+    }
     if (Value inner = beforeSwap(value)) {
       scores.byKey = !scores.byKey;
       swapLastTwo(scores.heads);
@@ -314,11 +337,15 @@ std::optional<Scores> matchScores(Value input, bool byKey, Raiser &raiser, std::
     scaled = withoutScale(inner);
     scores.scale *= scaled.scale;
   }
-  if (auto reshape = withoutFloatCasts(scaled.value).getDefiningOp<nn::ReshapeOp>())
-    if (Value inner = beforeHeadsReshape(reshape, scores.heads, shapes)) {
+  if (auto reshape = withoutFloatCasts(scaled.value).getDefiningOp<nn::ReshapeOp>()) {
+    Value inner = beforeHeadsReshape(reshape, scores.heads, shapes);
+    if (!inner && !scores.byKey && !scores.heads && !scores.windows && tensorType(reshape).getRank() == 4)
+      inner = beforeStackedReshape(reshape, scores.stacked, shapes);
+    if (inner) {
       scaled = withoutScale(inner);
       scores.scale *= scaled.scale;
     }
+  }
   scores.product = withoutFloatCasts(scaled.value).getDefiningOp<nn::MatmulOp>();
   if (!scores.product) {
     reason = "the scores are made by " + producerName(scaled.value) + ", not by nn.matmul";

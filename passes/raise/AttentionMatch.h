@@ -22,6 +22,10 @@ using Heads = std::optional<DimShape>;
 /// `value` is something else, or splits unlike `heads`.
 mlir::Value beforeHeadsReshape(nn::ReshapeOp reshape, Heads &heads, ShapeTable &shapes);
 
+/// The operand of a reshape that merges or splits heads and queries, as [batch, heads * queries, keys], with
+/// the rank-4 shape in `stacked`; null if `value` is something else, or splits unlike `stacked`.
+mlir::Value beforeStackedReshape(nn::ReshapeOp reshape, std::optional<DimShape> &stacked, ShapeTable &shapes);
+
 void swapLastTwo(Heads &heads);
 
 /// The value with its last two dims swapped that is made of `value`, its one use: an nn.transpose, which dims
@@ -40,6 +44,8 @@ struct Scores {
   llvm::SmallVector<MaskTerm> masks;
   Heads heads;
   std::optional<Dim> windows; ///< of the masks that are `ofWindows`
+  /// [batch, heads, queries, keys] where the product has [batch, heads * queries, keys]: one head of keys.
+  std::optional<DimShape> stacked;
   bool byKey = false;         ///< a is the keys and b the queries
 };
 /// `byKey`: the input has shape [.., keys, queries]. Fails with a reason.

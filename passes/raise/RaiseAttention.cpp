@@ -76,8 +76,10 @@ std::optional<Weighted> matchWeighted(Value probabilities, bool byKey, const Sco
       value = swapped;
       continue;
     }
+    auto stacked = scores.stacked;
     if (auto reshape = onlyUserAs<nn::ReshapeOp>(value);
-        reshape && beforeHeadsReshape(reshape, heads, shapes)) {
+        reshape && (stacked ? beforeStackedReshape(reshape, stacked, shapes)
+                            : beforeHeadsReshape(reshape, heads, shapes))) {
       value = reshape;
       continue;
     }
@@ -142,6 +144,14 @@ Value withHeadDim(Value x, const Heads &heads, Raiser &raiser) {
   if (merge && raiser.shapes.of(merge.getX()) == split)
     return merge.getX();
   return nn::buildReshape(raiser.rewriter, x.getLoc(), whole, split);
+}
+
+/// [batch, heads * queries, d] as [batch, heads, queries, d].
+Value stackedApart(Value x, const DimShape &scores, Raiser &raiser) {
+  const DimShape shape = {scores[0], scores[1], scores[2], raiser.shapes.of(x).back()};
+  if (auto merge = x.getDefiningOp<nn::ReshapeOp>(); merge && raiser.shapes.of(merge.getX()) == shape)
+    return merge.getX();
+  return nn::buildReshape(raiser.rewriter, x.getLoc(), x, shape);
 }
 
 /// Lays the masks over [batch, heads, queries, keys]; false if one has a batch dim that does not split.
@@ -265,6 +275,8 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser, bool assumeFinite) {
     return noteMiss(softmax, patternName, "the scores have rank " + std::to_string(rank) + ", not 3 or 4");
   if (scores->windows && (sink || gate))
     return noteMiss(softmax, patternName, "the scores of windows have a sink");
+  if (scores->stacked && weighted->transposed)
+    return noteMiss(softmax, patternName, "the queries of all heads are one dim of a transposed result");
   Scaled q = withoutScale(scores->product.getA()), k = withoutScale(scores->product.getB());
   Value v = withoutExactCast(weighted->transposed ? root.getA() : root.getB());
   int64_t productRank = tensorType(scores->product).getRank(), rootRank = tensorType(root).getRank();
@@ -274,7 +286,10 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser, bool assumeFinite) {
 
   raiser.rewriter.setInsertionPoint(replaced);
   auto &b = raiser.rewriter;
-  Value query = oriented(withHeadDim(q.value, heads, raiser), scores->product.getTransposeA(), raiser);
+  const bool transposedQuery = scores->product.getTransposeA();
+  Value query = scores->stacked
+                    ? stackedApart(oriented(q.value, transposedQuery, raiser), *scores->stacked, raiser)
+                    : oriented(withHeadDim(q.value, heads, raiser), transposedQuery, raiser);
   Value key = oriented(withHeadDim(k.value, heads, raiser), !scores->product.getTransposeB(), raiser);
   if (scores->byKey)
     std::swap(query, key);

@@ -53,3 +53,26 @@ func.func @mask_repeats(%q: tensor<1x4x?x16xf32> {nn.dims = [1, 4, "s", 16]}, %k
   %o = nn.matmul %p, %v : (tensor<?x4x?x?xf32>, tensor<1x4x?x16xf32>) -> tensor<?x4x?x16xf32>
   return %o : tensor<?x4x?x16xf32>
 }
+
+// -----
+
+// One head of keys for all queries, whose heads are merged with the queries for the products.
+// CHECK-LABEL: func @one_head_of_keys
+// CHECK-SAME: (%[[Q:[a-z0-9]*]]: tensor<?x4x?x16xf32> {{.*}}, %[[K:[a-z0-9]*]]: tensor<?x?x16xf32> {{.*}}, %[[V:[a-z0-9]*]]: tensor<?x?x16xf32>
+// CHECK-DAG: %[[K4:.*]] = nn.reshape %[[K]] {shape = ["b", 1, "t", 16]}
+// CHECK-DAG: %[[V4:.*]] = nn.reshape %[[V]] {shape = ["b", 1, "t", 16]}
+// CHECK: %[[A:.*]] = nn.attention %[[Q]], %[[K4]], %[[V4]], %{{.*}} {scale = 5.000000e-01 : f32}
+// CHECK-NEXT: %[[R:.*]] = nn.reshape %[[A]] {shape = ["b", "4*s", 16]}
+func.func @one_head_of_keys(%q: tensor<?x4x?x16xf32> {nn.dims = ["b", 4, "s", 16]}, %k: tensor<?x?x16xf32> {nn.dims = ["b", "t", 16]}, %v: tensor<?x?x16xf32> {nn.dims = ["b", "t", 16]}, %mask: tensor<?x?xf32> {nn.dims = ["s", "t"]}) -> tensor<?x4x?x16xf32> {
+  %f = nn.constant {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %qm = nn.reshape %q {shape = ["b", "4*s", 16]} : (tensor<?x4x?x16xf32>) -> tensor<?x?x16xf32>
+  %sm = nn.matmul %qm, %k {transpose_b = true} : (tensor<?x?x16xf32>, tensor<?x?x16xf32>) -> tensor<?x?x?xf32>
+  %s = nn.reshape %sm {shape = ["b", 4, "s", "t"]} : (tensor<?x?x?xf32>) -> tensor<?x4x?x?xf32>
+  %sf = nn.mul %s, %f : (tensor<?x4x?x?xf32>, tensor<f32>) -> tensor<?x4x?x?xf32>
+  %m = nn.add %sf, %mask : (tensor<?x4x?x?xf32>, tensor<?x?xf32>) -> tensor<?x4x?x?xf32>
+  %p = nn.softmax %m {axis = 3 : i64} : (tensor<?x4x?x?xf32>) -> tensor<?x4x?x?xf32>
+  %pm = nn.reshape %p {shape = ["b", "4*s", "t"]} : (tensor<?x4x?x?xf32>) -> tensor<?x?x?xf32>
+  %o = nn.matmul %pm, %v : (tensor<?x?x?xf32>, tensor<?x?x16xf32>) -> tensor<?x?x16xf32>
+  %r = nn.reshape %o {shape = ["b", 4, "s", 16]} : (tensor<?x?x16xf32>) -> tensor<?x4x?x16xf32>
+  return %r : tensor<?x4x?x16xf32>
+}

@@ -1,6 +1,5 @@
 // Attention in windows of a picture: each window's mask is added where batch and windows are dims of their own.
 // RUN: fusion-opt %s --nn-raise-attention --split-input-file | FileCheck %s
-// RUN: fusion-opt %s --nn-raise-attention --split-input-file --remarks-filter-missed=raise 2>&1 | FileCheck %s --check-prefix=MISS
 
 // Windows become heads: a bias of each head is repeated for each window, a window's mask for each head.
 // CHECK-LABEL: func @shifted
@@ -35,10 +34,12 @@ func.func @shifted(%q: tensor<?x2x9x16xf32> {nn.dims = ["4*b", 2, 9, 16]}, %k: t
 
 // -----
 
-// A mask of each sequence of the batch is none of the windows alone.
-// MISS: remark: {{.*}}the scores are made by nn.reshape, not by nn.matmul
+// A mask of each picture of the batch is none of the windows alone: it is laid over the scores.
 // CHECK-LABEL: func @mask_of_the_batch
-// CHECK: nn.softmax
+// CHECK-SAME: (%[[Q:[a-z0-9]*]]: tensor<8x2x9x16xf32>, %[[K:[a-z0-9]*]]: tensor<8x2x9x16xf32>, %[[V:[a-z0-9]*]]: tensor<8x2x9x16xf32>, %[[MASK:[a-z0-9]*]]: tensor<2x4x1x9x9xf32>)
+// CHECK: %[[E:.*]] = nn.expand %[[MASK]] {shape = [2, 4, 2, 9, 9]}
+// CHECK-NEXT: %[[M:.*]] = nn.reshape %[[E]] {shape = [8, 2, 9, 9]}
+// CHECK-NEXT: nn.attention %[[Q]], %[[K]], %[[V]], %[[M]] {scale = 1.000000e+00 : f32}
 func.func @mask_of_the_batch(%q: tensor<8x2x9x16xf32>, %k: tensor<8x2x9x16xf32>, %v: tensor<8x2x9x16xf32>, %mask: tensor<2x4x1x9x9xf32>) -> tensor<8x2x9x16xf32> {
   %s = nn.matmul %q, %k {transpose_b = true} : (tensor<8x2x9x16xf32>, tensor<8x2x9x16xf32>) -> tensor<8x2x9x9xf32>
   %s5 = nn.reshape %s {shape = [2, 4, 2, 9, 9]} : (tensor<8x2x9x9xf32>) -> tensor<2x4x2x9x9xf32>
@@ -47,4 +48,23 @@ func.func @mask_of_the_batch(%q: tensor<8x2x9x16xf32>, %k: tensor<8x2x9x16xf32>,
   %p = nn.softmax %s4 {axis = 3 : i64} : (tensor<8x2x9x9xf32>) -> tensor<8x2x9x9xf32>
   %o = nn.matmul %p, %v : (tensor<8x2x9x9xf32>, tensor<8x2x9x16xf32>) -> tensor<8x2x9x16xf32>
   return %o : tensor<8x2x9x16xf32>
+}
+
+// -----
+
+// Masks of rows and of columns, added where queries and keys are dims of a picture.
+// CHECK-LABEL: func @rows_and_columns
+// CHECK-SAME: (%[[Q:[a-z0-9]*]]: tensor<2x4x6x16xf32>, %[[K:[a-z0-9]*]]: tensor<2x4x12x16xf32>, %[[V:[a-z0-9]*]]: tensor<2x4x12x16xf32>, %[[ROWS:[a-z0-9]*]]: tensor<2x4x2x3x3x1xf32>, %[[COLUMNS:[a-z0-9]*]]: tensor<2x4x2x3x1x4xf32>)
+// CHECK: %[[SUM:.*]] = nn.add %[[ROWS]], %[[COLUMNS]]
+// CHECK: %[[MASK:.*]] = nn.reshape %[[SUM]] {shape = [2, 4, 6, 12]}
+// CHECK: nn.attention %[[Q]], %[[K]], %[[V]], %[[MASK]] {scale = 1.000000e+00 : f32}
+func.func @rows_and_columns(%q: tensor<2x4x6x16xf32>, %k: tensor<2x4x12x16xf32>, %v: tensor<2x4x12x16xf32>, %rows: tensor<2x4x2x3x3x1xf32>, %columns: tensor<2x4x2x3x1x4xf32>) -> tensor<2x4x6x16xf32> {
+  %s = nn.matmul %q, %k {transpose_b = true} : (tensor<2x4x6x16xf32>, tensor<2x4x12x16xf32>) -> tensor<2x4x6x12xf32>
+  %s6 = nn.reshape %s {shape = [2, 4, 2, 3, 3, 4]} : (tensor<2x4x6x12xf32>) -> tensor<2x4x2x3x3x4xf32>
+  %r = nn.add %s6, %rows : (tensor<2x4x2x3x3x4xf32>, tensor<2x4x2x3x3x1xf32>) -> tensor<2x4x2x3x3x4xf32>
+  %c = nn.add %r, %columns : (tensor<2x4x2x3x3x4xf32>, tensor<2x4x2x3x1x4xf32>) -> tensor<2x4x2x3x3x4xf32>
+  %s4 = nn.reshape %c {shape = [2, 4, 6, 12]} : (tensor<2x4x2x3x3x4xf32>) -> tensor<2x4x6x12xf32>
+  %p = nn.softmax %s4 {axis = 3 : i64} : (tensor<2x4x6x12xf32>) -> tensor<2x4x6x12xf32>
+  %o = nn.matmul %p, %v : (tensor<2x4x6x12xf32>, tensor<2x4x12x16xf32>) -> tensor<2x4x6x16xf32>
+  return %o : tensor<2x4x6x16xf32>
 }
