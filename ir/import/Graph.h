@@ -1,6 +1,7 @@
 // The walk over an ONNX graph: scopes, lazily built values, order of nodes, inlining.
 #pragma once
 
+#include "ir/import/DataRows.h"
 #include "ir/import/InputShapes.h"
 #include "ir/import/NodeImporter.h"
 #include "ir/import/Onnx.h"
@@ -108,6 +109,7 @@ public:
   /// Once run() has failed for a branch that is not known: see importOnnx.
   std::optional<DecidingInput> deciding;
   int64_t loops = 0; ///< whose bodies have been begun
+  DataRows dataRows;
   /// Runs `check` with diagnostics of MLIR caught: what they said if it fails.
   std::string verifyText(mlir::Operation *op);
 

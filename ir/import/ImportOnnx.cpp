@@ -85,17 +85,28 @@ Result<OwningOpRef<ModuleOp>> importOnnx(MLIRContext &context, const std::string
   model->memory = options.files;
   if (Status status = onnx::takeWeights(*model, options.weights); !status)
     return badInput(path + ": " + onOneLine(status.error().message));
-  onnx::GraphImporter importer(context, *model, path, options, *given);
-  auto module = importer.run();
-  if (!module && !importer.shiftedDims().empty()) { // the file may know better
-    onnx::DimReplacements declared = importer.shiftedDims();
+  onnx::DataRows rows;
+  auto imported = [&](const onnx::DimReplacements &dims) {
+    auto importer = std::make_unique<onnx::GraphImporter>(context, *model, path, options, dims);
+    importer->dataRows = rows;
+    return importer;
+  };
+  auto importer = imported(*given);
+  auto module = importer->run();
+  if (importer->dataRows.areNamed()) {
+    rows = module ? importer->dataRows.next(**module) : onnx::DataRows::refused();
+    importer = imported(*given);
+    module = importer->run();
+  }
+  if (!module && !importer->shiftedDims().empty()) { // the file may know better
+    onnx::DimReplacements declared = importer->shiftedDims();
     declared.insert(given->begin(), given->end());
-    if (auto again = onnx::GraphImporter(context, *model, path, options, std::move(declared)).run())
+    if (auto again = imported(declared)->run())
       module = std::move(again);
   } else if (module) {
-    if (onnx::DimReplacements learnt = importer.learntDims(); !learnt.empty()) {
+    if (onnx::DimReplacements learnt = importer->learntDims(); !learnt.empty()) {
       learnt.insert(given->begin(), given->end());
-      if (auto again = onnx::GraphImporter(context, *model, path, options, std::move(learnt)).run())
+      if (auto again = imported(learnt)->run())
         module = std::move(again);
     }
   }
@@ -104,7 +115,7 @@ Result<OwningOpRef<ModuleOp>> importOnnx(MLIRContext &context, const std::string
     return module;
   }
   if (deciding)
-    *deciding = importer.deciding;
+    *deciding = importer->deciding;
   return Error{module.error().kind, onOneLine(module.error().message)};
 }
 

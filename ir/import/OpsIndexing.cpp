@@ -1,4 +1,5 @@
 // Gathers, scatters and what else works with indices.
+#include "ir/import/Graph.h"
 #include "ir/import/OpsScatter.h"
 #include "ir/import/OpsShared.h"
 #include "ir/import/onnx.pb.h"
@@ -68,12 +69,15 @@ Value withRows(NodeImporter &n, const Dim &first) {
 
 void scatterNd(NodeImporter &n) {
   std::string reduction = n.stringAttribute("reduction", "none");
+  const Value indices = n.owner().dataRows.written(n);
+  if (n.failed())
+    return;
   if (reduction != "none")
-    return n.result(0, scatterReduced(n, {n.operand(0), n.operand(1), n.operand(2)}, reduction));
+    return n.result(0, scatterReduced(n, {n.operand(0), indices, n.operand(2)}, reduction));
   if (const auto first = consecutiveRows(n, 1);
       first && (n.shape(0)[0] - *first - n.shape(1)[0]).knownNonNegative())
     return n.result(0, withRows(n, *first));
-  n.result(0, n.build<nn::ScatterNdOp>({n.operand(0), n.operand(1), n.operand(2)}));
+  n.result(0, n.build<nn::ScatterNdOp>({n.operand(0), indices, n.operand(2)}));
 }
 
 /// where(iota == indices, on, off), with a new dim at `axis`.

@@ -1,4 +1,5 @@
 // Elements that a known mask, a length or the largest one selects.
+#include "ir/import/Graph.h"
 #include "ir/import/OpsFunctions.h"
 #include "ir/import/OpsShared.h"
 
@@ -55,9 +56,12 @@ void nonZero(NodeImporter &n) {
   auto filled = n.operand(0).getDefiningOp<nn::ExpandOp>();
   const bool isFilled = filled && product(n.shapeOf(filled.getX())) == Dim(1);
   const auto number = isFilled ? fusion::constantScalar(filled.getX()) : std::nullopt;
-  if (shape.size() != 1 || !number || *number == 0)
+  if (shape.size() == 1 && number && *number != 0)
+    return n.result(0, n.reshape(countFrom(n, 0, shape[0]), {Dim(1), shape[0]}));
+  Value places = n.owner().dataRows.places(n, n.operand(0));
+  if (!places)
     return sizeFromData(n);
-  n.result(0, n.reshape(countFrom(n, 0, shape[0]), {Dim(1), shape[0]}));
+  n.result(0, places);
 }
 
 /// Before opset 13 all dims from the axis on are one.

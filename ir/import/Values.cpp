@@ -230,6 +230,8 @@ const DimShape &GraphImporter::shapeOf(Value value) const {
 }
 
 void GraphImporter::learn(const Dim &left, const Dim &right) {
+  if (!dataRows.mayEqual(left, right))
+    return;
   Dim difference = resolve(left - right);
   // Solve for a symbol that occurs once, with coefficient 1 or -1: one that stands for an expression, or the
   // last by name, so that `batch` stays.

@@ -262,5 +262,48 @@ TEST(RefusedForms, OfComMicrosoft) {
   EXPECT_REFUSED(training, "training mode is not supported");
 }
 
+/// Rows that NonZero finds are taken only where they are written somewhere, each by itself.
+TEST(ImportRefused, RowsFoundThatGoElsewhere) {
+  auto found = [](const std::function<void(ModelBuilder &)> &use) {
+    ModelBuilder b =
+        graphOf({f32("x", {"n", "4"}), f32("z", {"m", "4"}), {"mask", TensorProto::BOOL, {"n"}}});
+    b.ints("first", {0}).ints("last", {-1}).node("NonZero", {"mask"}, {"places"});
+    b.node("Squeeze", {"places", "first"}, {"at"});
+    b.node("Gather", {"x", "at"}, {"rows"});
+    use(b);
+    return b;
+  };
+  const std::string refused = "how many elements the result has depends on run-time data";
+  const auto write = [](ModelBuilder &b, const std::string &rows) {
+    b.node("Unsqueeze", {"at", "last"}, {"to"});
+    b.node("ScatterND", {"x", "to", rows}, {"y"});
+  };
+  const auto taken = found([&](ModelBuilder &b) {
+    b.node("Neg", {"rows"}, {"made"});
+    write(b, "made");
+  });
+  EXPECT_THAT(Importer().text(taken), AllOf(HasSubstr("nn.scatter_nd"), Not(HasSubstr("found by"))));
+  EXPECT_REFUSED(found([](ModelBuilder &b) { b.node("Neg", {"rows"}, {"y"}); }), refused);
+  EXPECT_REFUSED(found([](ModelBuilder &b) { b.node("ReduceSum", {"rows", "first"}, {"y"}); }), refused);
+  EXPECT_REFUSED(found([&](ModelBuilder &b) { // each of the sum of all
+                   b.node("ReduceSum", {"rows", "first"}, {"sum"});
+                   b.node("Add", {"rows", "sum"}, {"made"});
+                   write(b, "made");
+                 }),
+                 refused);
+  EXPECT_REFUSED(found([&](ModelBuilder &b) { write(b, "z"); }), refused); // as many as the rows of z
+  EXPECT_REFUSED(found([&](ModelBuilder &b) {                              // by their number
+                   b.ints("zero", {0}, true).ints("one", {1}, true);
+                   b.node("Shape", {"at"}, {"shape"});
+                   b.node("Squeeze", {"shape"}, {"count"});
+                   b.node("Range", {"zero", "count", "one"}, {"numbers"});
+                   ModelBuilder::attribute(b.node("Cast", {"numbers"}, {"floats"}), "to", TensorProto::FLOAT);
+                   b.node("Unsqueeze", {"floats", "last"}, {"column"});
+                   b.node("Add", {"rows", "column"}, {"made"});
+                   write(b, "made");
+                 }),
+                 refused);
+}
+
 } // namespace
 } // namespace fusion::test

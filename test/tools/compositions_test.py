@@ -16,10 +16,10 @@ except ImportError as missing:
 
 FOLDER = pathlib.Path(os.environ["FUSION_SOURCE"]) / "test/import/contrib"
 # The cases of pictures.py, more_ops.py, sparse.py, coded_weights.py, hyper.py, sequences.py,
-# routers.py and static_cache.py.
+# routers.py, static_cache.py and data_rows.py.
 CASES = ("affine_", "as_tensors_", "bias_dropout", "bias_softmax", "bitcast_", "bitmask_", "bnb4_",
-         "branchwise_", "cdist", "col2im_", "complexmul", "crop_and_", "cumprod_", "deform_", "det_",
-         "einsum_", "engram_", "expand_dims", "gemma_", "group_norm", "inverse", "irfft", "is_all_finite_",
+         "branchwise_", "cdist", "col2im_", "complexmul", "crop_and_", "cumprod_", "data_rows_", "deform_",
+         "det_", "einsum_", "engram_", "expand_dims", "gemma_", "group_norm", "inverse", "irfft", "is_all_finite_",
          "limited_router_", "list_", "low_rank_", "matmul_integer16", "nbits_mlp", "nbits_qkv", "max_pool_", "max_roi_",
          "mul_integer", "nhwc_", "post_mix", "pre_mix", "qlinear_average", "quantised_lstm",
          "torch_embedding", "qlinear_conv_last", "qlinear_global", "reduce_sum_integer", "resize_crop_",

@@ -13,6 +13,7 @@ from onnx import helper
 
 from coded_caches import coded_caches
 from coded_weights import coded_weights
+from data_rows import data_rows
 from float_weights import float_weights
 from gated import gated_activations
 from hyper import hyper
@@ -390,5 +391,5 @@ for cases in (norms, activations_and_products, rotary, attention, experts, proje
               packed_heads, embeddings, bytes_in_between, windowed_caches, definitions,
               more_of_onnxruntime, coded_caches, paged_attention, prepacked_weights, float_weights,
               gated_activations, opset28, ragged, pictures, more_ops, sparse, coded_weights,
-              hyper, sequences, routers, static_caches):
+              hyper, sequences, routers, static_caches, data_rows):
     cases()
