@@ -238,10 +238,11 @@ void raiseDeviation(nn::SqrtOp root, Raiser &raiser, bool assumeFinite) {
   if (!stats)
     return;
   bool scales = false;
-  for (Operation *user : llvm::to_vector(root->getUsers())) // 1 / sqrt is rsqrt in f32 alone
-    if (auto div = llvm::dyn_cast<nn::DivOp>(user);
-        div && div.getRhs() == root && isConstant(div.getLhs(), 1))
-      scales |= raiseUsers<nn::MulOp>(div, *stats, raiser, assumeFinite);
+  for (Operation *user : llvm::to_vector(root->getUsers())) { // 1 / sqrt is rsqrt in f32 alone
+    auto div = llvm::dyn_cast<nn::DivOp>(user);
+    if (llvm::isa<nn::ReciprocalOp>(user) || (div && div.getRhs() == root && isConstant(div.getLhs(), 1)))
+      scales |= raiseUsers<nn::MulOp>(user->getResult(0), *stats, raiser, assumeFinite);
+  }
   scales |= raiseUsers<nn::DivOp>(root, *stats, raiser, assumeFinite);
   if (!scales)
     noteUnscaled(root, *stats);

@@ -45,3 +45,22 @@ func.func @centred(%x: tensor<2x5x64xbf16>, %w: tensor<64xbf16>, %b: tensor<64xb
   %6 = nn.add %5, %b : (tensor<2x5x64xbf16>, tensor<64xbf16>) -> tensor<2x5x64xbf16>
   return %6 : tensor<2x5x64xbf16>
 }
+
+// -----
+
+// The inverse deviation is the reciprocal of a root, as dynamo's exports have it when they are converted.
+// CHECK-LABEL: func @reciprocal
+// CHECK: nn.rms_norm
+// CHECK-NOT: nn.reduce
+// CHECK: return
+func.func @reciprocal(%x: tensor<2x5x64xf16>, %w: tensor<64xf16>) -> tensor<2x5x64xf16> {
+  %eps = nn.constant {value = dense<1.0e-3> : tensor<f16>} : () -> tensor<f16>
+  %0 = nn.square %x : (tensor<2x5x64xf16>) -> tensor<2x5x64xf16>
+  %1 = nn.reduce %0 {kind = "mean", axes = array<i64: 2>, keepdims = true} : (tensor<2x5x64xf16>) -> tensor<2x5x1xf16>
+  %2 = nn.add %1, %eps : (tensor<2x5x1xf16>, tensor<f16>) -> tensor<2x5x1xf16>
+  %3 = nn.sqrt %2 : (tensor<2x5x1xf16>) -> tensor<2x5x1xf16>
+  %4 = nn.reciprocal %3 : (tensor<2x5x1xf16>) -> tensor<2x5x1xf16>
+  %5 = nn.mul %x, %4 : (tensor<2x5x64xf16>, tensor<2x5x1xf16>) -> tensor<2x5x64xf16>
+  %6 = nn.mul %w, %5 : (tensor<64xf16>, tensor<2x5x64xf16>) -> tensor<2x5x64xf16>
+  return %6 : tensor<2x5x64xf16>
+}
