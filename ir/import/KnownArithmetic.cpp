@@ -1,6 +1,7 @@
 #include "ir/import/KnownArithmetic.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace fusion::onnx {
 
@@ -40,6 +41,20 @@ std::optional<Dim> absolute(const Dim &a) {
   if (a.knownNonNegative())
     return a;
   return Dim::max(a, Dim(0) - a);
+}
+
+std::optional<Dim> power(const Dim &a, const Dim &b) {
+  constexpr int64_t largestExponent = 4;
+  if (!b.isStatic() || b.value() < 0 || b.value() > largestExponent)
+    return std::nullopt;
+  Dim product = 1;
+  for (int64_t i = 0; i < b.value(); ++i) {
+    int64_t checked = 0;
+    if (both(product, a) && llvm::MulOverflow(product.value(), a.value(), checked))
+      return std::nullopt;
+    product = product * a;
+  }
+  return product;
 }
 
 std::optional<Dim> equal(const Dim &a, const Dim &b) {

@@ -12,6 +12,8 @@ std::optional<Dim> divide(const Dim &a, const Dim &b);
 /// With the sign of the divisor.
 std::optional<Dim> modulo(const Dim &a, const Dim &b);
 std::optional<Dim> absolute(const Dim &a);
+/// Of a small exponent that is a number.
+std::optional<Dim> power(const Dim &a, const Dim &b);
 /// 0 or 1, as the next two.
 std::optional<Dim> equal(const Dim &a, const Dim &b);
 std::optional<Dim> less(const Dim &a, const Dim &b);

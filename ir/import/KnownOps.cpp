@@ -343,6 +343,7 @@ void registerKnown(HandlerTable &table) {
   binary("Mul", mulDims);
   binary("Sum", addDims);
   binary("Div", divide);
+  binary("Pow", power);
   binary("Max", maxDims);
   binary("Min", minDims);
   table.addEvaluator("Mod", [](NodeImporter &n) {

@@ -95,6 +95,9 @@ void range(NodeImporter &n) {
       count = Dim(static_cast<int64_t>(std::max(size, 0.0)));
     } else {
       auto first = sizeThroughFloats(n.operand(0)), end = sizeThroughFloats(n.operand(1));
+      // From a fraction to a size there are as many numbers as from the integer below it.
+      if (!first && end && start && step == 1 && std::abs(*start) < 1e9)
+        first = Dim(static_cast<int64_t>(std::floor(*start)));
       if (n.failed())
         return;
       if (!first || !end || !step || *step == 0 || *step != std::round(*step) || std::abs(*step) > 1e9)

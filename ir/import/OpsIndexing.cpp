@@ -1,5 +1,6 @@
 // Gathers, scatters and what else works with indices.
 #include "ir/import/Graph.h"
+#include "ir/import/Known.h"
 #include "ir/import/OpsScatter.h"
 #include "ir/import/OpsShared.h"
 #include "ir/import/onnx.pb.h"
@@ -110,6 +111,28 @@ void oneHot(NodeImporter &n) {
   n.result(0, n.build<nn::WhereOp>({hit, on, off}));
 }
 
+/// Of a list of indices, such as how often each dim is repeated where one is.
+bool evaluateOneHot(NodeImporter &n) {
+  auto indices = knownInput(n, 0), depth = knownInput(n, 1), values = knownInput(n, 2);
+  auto at = staticShape(indices ? indices->values : DimShape{Dim::symbol("unknown")});
+  constexpr int64_t deepest = 64;
+  if (!at || !depth || !values || indices->shape.size() > 1 || depth->values.size() != 1 ||
+      values->values.size() != 2 || !depth->values[0].isStatic() || depth->values[0].value() < 0 ||
+      depth->values[0].value() > deepest)
+    return false;
+  const int64_t rank = static_cast<int64_t>(indices->shape.size()) + 1, size = depth->values[0].value();
+  if (n.axis(n.intAttribute("axis", -1), rank) != rank - 1 || n.failed())
+    return false;
+  DimShape result;
+  for (int64_t index : *at)
+    for (int64_t place = 0; place < size; ++place)
+      result.push_back(values->values[place == (index < 0 ? index + size : index) ? 1 : 0]);
+  std::vector<int64_t> shape = indices->shape;
+  shape.push_back(size);
+  n.resultKnown(0, result, shape, n.inputType(2));
+  return true;
+}
+
 void argExtremum(NodeImporter &n) {
   int64_t axis = n.axis(n.intAttribute("axis", 0), n.rank(0));
   bool keepdims = n.intAttribute("keepdims", 1) != 0, takeLast = n.intAttribute("select_last_index", 0) != 0;
@@ -196,6 +219,7 @@ void registerIndexing(HandlerTable &table) {
   table.add("", "ScatterND", 3, 3, scatterNd);
   table.add("", "TensorScatter", 2, 3, tensorScatter);
   table.add("", "OneHot", 3, 3, oneHot);
+  table.addEvaluator("OneHot", evaluateOneHot);
   table.add("", "TopK", 1, 2, topK);
   table.add("", "ArgMax", 1, 1, argExtremum);
   table.add("", "ArgMin", 1, 1, argExtremum);

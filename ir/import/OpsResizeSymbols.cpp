@@ -26,6 +26,8 @@ public:
 
   Value along(Value x, int64_t axis) {
     const Value place = places();
+    if (how.antialias && how.mode != "nearest")
+      return antialiased(x, axis, place);
     if (how.mode == "nearest")
       return n.build<nn::GatherOp>({x, n.cast(inside(nearest(place)), n.i64Type())}, n.i64("axis", axis));
     DimShape shape(n.rankOf(x), Dim(1));
@@ -48,12 +50,37 @@ private:
     Value place, weight;
   };
 
+  /// Products with a table of [from, to], whose filter is wider where there are fewer results than inputs.
+  Value antialiased(Value x, int64_t axis, Value place) {
+    if (n.failed())
+      return {};
+    const Value inputs = n.reshape(n.cast(countFrom(n, 0, from), n.f32Type()), {from, Dim(1)});
+    const Value narrow = n.build<nn::MinOp>({ratio(), number(1)});
+    const Value distance = n.build<nn::AbsOp>(n.mul(n.sub(inputs, n.reshape(place, {Dim(1), to})), narrow));
+    Value weights;
+    if (how.mode == "cubic") {
+      const Value isNear = n.build<nn::LessOp>({distance, number(1)}),
+                  isFar = n.build<nn::LessOp>({distance, number(2)});
+      weights = n.build<nn::WhereOp>({isFar, cubicWeight(distance, true), number(0)});
+      weights = n.build<nn::WhereOp>({isNear, cubicWeight(distance, false), weights});
+    } else {
+      weights = n.build<nn::MaxOp>({n.sub(number(1), distance), number(0)});
+    }
+    weights = n.div(weights, n.reduce(weights, "sum", {0}));
+    auto perm = llvm::to_vector(llvm::seq<int64_t>(0, n.rankOf(x)));
+    std::swap(perm[axis], perm.back());
+    return n.transpose(n.build<nn::MatmulOp>({n.transpose(x, perm), weights}), perm);
+  }
+
   Value number(double value) { return n.scalar(n.f32Type(), value); }
   Value floated(const Dim &dim) { return n.cast(n.dimConstant(dim, {}, n.i64Type()), n.f32Type()); }
   Value floor(Value x) { return n.build<nn::FloorOp>(x); }
   Value inside(Value place) {
     return n.build<nn::MinOp>({n.build<nn::MaxOp>({place, number(0)}), n.sub(floated(from), number(1))});
   }
+
+  /// Results for each input.
+  Value ratio() { return scale ? number(*scale) : n.div(floated(to), floated(from)); }
 
   /// Where each result lies among the inputs.
   Value places() {
@@ -66,14 +93,14 @@ private:
       const Value gaps = n.build<nn::MaxOp>({n.sub(exact, number(1)), number(1.0 / (2 * finest))});
       return n.div(n.mul(at, n.sub(inputs, number(1))), gaps);
     }
-    const Value ratio = scale ? number(*scale) : n.div(results, inputs);
+    const Value each = ratio();
     if (mode == "asymmetric")
-      return n.div(at, ratio);
-    Value place = n.div(n.add(at, number(0.5)), ratio);
+      return n.div(at, each);
+    Value place = n.div(n.add(at, number(0.5)), each);
     if (mode == "tf_half_pixel_for_nn")
       return place;
     if (mode == "half_pixel_symmetric") {
-      const Value lacking = n.sub(number(1), n.div(results, n.mul(ratio, inputs)));
+      const Value lacking = n.sub(number(1), n.div(results, n.mul(each, inputs)));
       place = n.add(n.mul(n.mul(inputs, number(0.5)), lacking), place);
     }
     place = n.sub(place, number(0.5));
@@ -241,8 +268,9 @@ Value resizedToSymbol(NodeImporter &node, Value x, int64_t axis, const Dim &to, 
   }
   if (scale && isRepetition(*scale, how))
     return repeated(node, x, axis, static_cast<int64_t>(*scale));
-  if ((how.antialias && how.mode != "nearest") || how.coordinates == "tf_crop_and_resize") {
-    node.fail((how.antialias ? "antialias" : "tf_crop_and_resize") +
+  const bool reachesOutside = how.antialias && how.mode != "nearest" && !how.excludesOutside;
+  if (reachesOutside || how.coordinates == "tf_crop_and_resize") {
+    node.fail((reachesOutside ? "antialias without exclude_outside" : "tf_crop_and_resize") +
               Twine(" needs sizes that are numbers: dim ") + Twine(axis) + " goes from '" + from.str() +
               "' to '" + to.str() + "'");
     return {};

@@ -21,6 +21,7 @@ using testing::StartsWith;
 struct Mode {
   std::string mode, coordinates, rounding = "floor";
   bool excludesOutside = false;
+  bool antialias = false;
 };
 
 proto::NodeProto &resize(ModelBuilder &b, const Mode &how, const std::string &scales,
@@ -34,6 +35,8 @@ proto::NodeProto &resize(ModelBuilder &b, const Mode &how, const std::string &sc
   ModelBuilder::attribute(node, "nearest_mode", how.rounding);
   if (how.excludesOutside)
     ModelBuilder::attribute(node, "exclude_outside", 1);
+  if (how.antialias)
+    ModelBuilder::attribute(node, "antialias", 1);
   return node;
 }
 
@@ -131,7 +134,8 @@ TEST(ImportResize, WhatNeedsNumbers) {
   };
   ModelBuilder smooth = graphOf({"n", "4"}, {"m", "4"});
   ModelBuilder::attribute(resize(smooth, {"linear", "half_pixel"}, "", "sizes"), "antialias", 1);
-  refused(smooth, "antialias needs sizes that are numbers: dim 0 goes from 'n' to 'm'");
+  refused(smooth,
+          "antialias without exclude_outside needs sizes that are numbers: dim 0 goes from 'n' to 'm'");
   ModelBuilder kept = graphOf({"n", "4"}, {"m", "4"});
   ModelBuilder::attribute(resize(kept, {"linear", "half_pixel"}, "", "sizes"), "keep_aspect_ratio_policy",
                           std::string("not_larger"));
@@ -178,12 +182,16 @@ std::vector<Mode> modes() {
     all.push_back({"linear", coordinates});
     all.push_back({"cubic", coordinates});
     all.push_back({"cubic", coordinates, "floor", true});
+    all.push_back({"linear", coordinates, "floor", true, true});
+    all.push_back({"cubic", coordinates, "floor", true, true});
   }
   all.push_back({"nearest", "tf_half_pixel_for_nn"});
   return all;
 }
 
-std::string nameOf(const Mode &how) { return how.mode + ", " + how.coordinates + ", " + how.rounding; }
+std::string nameOf(const Mode &how) {
+  return how.mode + ", " + how.coordinates + ", " + how.rounding + (how.antialias ? ", antialias" : "");
+}
 
 // Of two neighbours as near, constant tables of doubles may choose the other: scales are powers of two here,
 // or few bits.

@@ -44,6 +44,11 @@ TEST(ImportSizes, RangesOfFloats) {
   down.node("Neg", {"float"}, {"end"});
   down.node("Range", {"float", "end", "step"}, {"y"});
   EXPECT_THAT(Importer().text(down), HasSubstr("nn.dims = [\"n\"]"));
+  ModelBuilder middles = sized();
+  floats(middles, "start", {0.5});
+  floats(middles, "step", {1});
+  middles.node("Range", {"start", "float", "step"}, {"y"});
+  EXPECT_THAT(Importer().text(middles), HasSubstr("nn.dims = [\"n\"]"));
   ModelBuilder parts = sized();
   floats(parts, "start", {0});
   floats(parts, "step", {0.5});
@@ -160,6 +165,27 @@ TEST(ImportSizes, OneGroupOfRowsOfABuffer) {
   ModelBuilder::attribute(b.node("Concat", {"any", "sizes"}, {"to"}), "axis", 0);
   b.node("Reshape", {"rows", "to"}, {"y"});
   EXPECT_THAT(Importer().text(b), HasSubstr("nn.dims = [1, \"n\"]"));
+}
+
+// Repeats of one dim, as TorchScript exports repeat_interleave.
+TEST(ImportSizes, OneHotRepeats) {
+  ModelBuilder b = sized();
+  b.ints("one", {1}).ints("depth", {2}, true).ints("axis", {0}).ints("rest", {-1});
+  b.node("Unsqueeze", {"size", "axis"}, {"sizes"});
+  ModelBuilder::attribute(b.node("Concat", {"one", "sizes"}, {"values"}), "axis", 0);
+  b.node("OneHot", {"one", "depth", "values"}, {"hot"});
+  b.node("Reshape", {"hot", "rest"}, {"repeats"});
+  b.node("Tile", {"x", "repeats"}, {"y"});
+  EXPECT_THAT(Importer().text(b), HasSubstr("nn.dims = [\"n\", \"8*n\"]"));
+}
+
+TEST(ImportSizes, Powers) {
+  ModelBuilder b = sized();
+  b.ints("two", {2}, true).ints("axis", {0});
+  b.node("Pow", {"size", "two"}, {"square"});
+  b.node("Unsqueeze", {"square", "axis"}, {"shape2"});
+  b.node("ConstantOfShape", {"shape2"}, {"y"});
+  EXPECT_THAT(Importer().text(b), HasSubstr("nn.dims = [\"n*n\"]"));
 }
 
 TEST(ImportSizes, LoopsThatCountToASize) {
