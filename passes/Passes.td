@@ -129,7 +129,8 @@ def DecomposeAttention : Pass<"nn-decompose-attention", "::mlir::ModuleOp"> {
   let summary = "attention whose heads are too large for its kernels becomes matmuls and a softmax";
   let description = [{
     Latent attention over the compressed cache has heads of 576. The query heads that share a key/value head
-    become the rows of one matmul. The softmax is rounded to the type of the values, as fused kernels do.
+    become the rows of one matmul. The softmax is rounded to the type of the values, as fused kernels do. Heads
+    of a size that only a run knows, as attention among channels has them, are taken for large.
   }];
   let options = [Option<"largestHead", "largest-head", "int64_t", "256", "the largest head that stays">];
 }

@@ -2,6 +2,9 @@
 #include "ir/import/Graph.h"
 #include "ir/import/Known.h"
 
+#include <set>
+#include <utility>
+
 using namespace mlir;
 
 namespace fusion::onnx {
@@ -38,6 +41,30 @@ bool fillsOneGroup(const Dim &total, const Dim &part) {
          (part - total).knownNonNegative();
 }
 
+/// The number that total / part is for all of many sizes, small ones too: exporters and ops may spell one
+/// size in two ways, (n + 3) // 4 and (n - 1) // 4 + 1. A run in which it is another is an error of the
+/// reshape's.
+std::optional<Dim> numberBySamples(const Dim &total, const Dim &part) {
+  constexpr int64_t samples[] = {1, 2, 3, 4, 5, 7, 8, 16, 31, 61, 128, 1021, 4096};
+  constexpr size_t count = std::size(samples);
+  std::set<std::string> names = total.symbols();
+  names.merge(part.symbols());
+  std::optional<int64_t> number;
+  for (size_t first = 0; first < count; ++first)
+    for (size_t step : {0, 1, 3, 4}) {
+      SymbolValues values;
+      size_t at = first;
+      for (const std::string &name : names)
+        values[name] = samples[std::exchange(at, at + step) % count];
+      const auto elements = total.evaluate(values), group = part.evaluate(values);
+      if (!elements || !group || *group < 1 || *elements % *group != 0 ||
+          (number && *number != *elements / *group))
+        return std::nullopt;
+      number = *elements / *group;
+    }
+  return number ? std::optional(Dim(*number)) : std::nullopt;
+}
+
 /// total / part for a -1 in a reshape.
 std::optional<Dim> quotient(NodeImporter &n, const Dim &total, const Dim &part) {
   if (part == Dim(0))
@@ -49,7 +76,10 @@ std::optional<Dim> quotient(NodeImporter &n, const Dim &total, const Dim &part) 
   Dim resolvedTotal = n.owner().resolve(total), resolvedPart = n.owner().resolve(part);
   if (auto exact = resolvedTotal.dividedBy(resolvedPart))
     return exact;
-  return fillsOneGroup(resolvedTotal, resolvedPart) ? Dim(1) : total.floorDiv(part);
+  if (fillsOneGroup(resolvedTotal, resolvedPart))
+    return Dim(1);
+  auto number = numberBySamples(total, part);
+  return number ? number : total.floorDiv(part);
 }
 
 void reshape(NodeImporter &n) {

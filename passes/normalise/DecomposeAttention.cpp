@@ -129,7 +129,8 @@ struct DecomposeAttention : impl::DecomposeAttentionBase<DecomposeAttention> {
       signalPassFailure();
   }
 
-  bool isLarge(const Dim &size) const { return size.isStatic() && size.value() > largestHead; }
+  /// A head of a size that only a run knows may be, as attention among channels has it.
+  bool isLarge(const Dim &size) const { return !size.isStatic() || size.value() > largestHead; }
 };
 
 } // namespace

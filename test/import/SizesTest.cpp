@@ -179,6 +179,28 @@ TEST(ImportSizes, OneHotRepeats) {
   EXPECT_THAT(Importer().text(b), HasSubstr("nn.dims = [\"n\", \"8*n\"]"));
 }
 
+// [(n + 3) / 4, 8] as [(n - 1) / 4 + 1, -1]: 8 for every n.
+TEST(ImportSizes, OneSizeInTwoSpellings) {
+  ModelBuilder b;
+  b.input("x", TensorProto::FLOAT, {"n"}).output("y");
+  b.ints("zero", {0}, true).ints("one", {1}, true).ints("three", {3}, true).ints("four", {4}, true);
+  b.ints("axis", {0}).ints("eight", {8}).ints("rest", {-1});
+  b.node("Shape", {"x"}, {"shape"});
+  b.node("Gather", {"shape", "zero"}, {"size"});
+  b.node("Add", {"size", "three"}, {"more"});
+  b.node("Div", {"more", "four"}, {"up"});
+  b.node("Unsqueeze", {"up", "axis"}, {"ups"});
+  ModelBuilder::attribute(b.node("Concat", {"ups", "eight"}, {"table"}), "axis", 0);
+  b.node("ConstantOfShape", {"table"}, {"t"});
+  b.node("Sub", {"size", "one"}, {"less"});
+  b.node("Div", {"less", "four"}, {"down"});
+  b.node("Add", {"down", "one"}, {"again"});
+  b.node("Unsqueeze", {"again", "axis"}, {"agains"});
+  ModelBuilder::attribute(b.node("Concat", {"agains", "rest"}, {"to"}), "axis", 0);
+  b.node("Reshape", {"t", "to"}, {"y"});
+  EXPECT_THAT(Importer().text(b), HasSubstr(", 8]"));
+}
+
 TEST(ImportSizes, Powers) {
   ModelBuilder b = sized();
   b.ints("two", {2}, true).ints("axis", {0});

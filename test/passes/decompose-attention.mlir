@@ -39,3 +39,14 @@ func.func @small(%q: tensor<2x4x3x256xf32>, %k: tensor<2x2x7x256xf32>) -> tensor
   %y = nn.attention %q, %k, %k {scale = 0.06 : f32} : (tensor<2x4x3x256xf32>, tensor<2x2x7x256xf32>, tensor<2x2x7x256xf32>) -> tensor<2x4x3x256xf32>
   return %y : tensor<2x4x3x256xf32>
 }
+
+// -----
+
+// Attention among channels: a head is as long as the picture has places.
+// CHECK-LABEL: func @channels
+// CHECK-NOT: nn.attention
+// CHECK: nn.softmax
+func.func @channels(%q: tensor<?x2x16x?xf32> {nn.dims = ["b", 2, 16, "h*w"]}, %k: tensor<?x2x16x?xf32> {nn.dims = ["b", 2, 16, "h*w"]}, %v: tensor<?x2x16x?xf32> {nn.dims = ["b", 2, 16, "h*w"]}) -> tensor<?x2x16x?xf32> {
+  %y = nn.attention %q, %k, %v {scale = 0.25 : f32} : (tensor<?x2x16x?xf32>, tensor<?x2x16x?xf32>, tensor<?x2x16x?xf32>) -> tensor<?x2x16x?xf32>
+  return %y : tensor<?x2x16x?xf32>
+}
