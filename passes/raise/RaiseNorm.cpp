@@ -3,6 +3,8 @@
 #include "passes/raise/NormAbsorb.h"
 #include "passes/raise/NormTail.h"
 
+#include <cmath>
+
 using namespace mlir;
 
 namespace fusion {
@@ -248,6 +250,35 @@ void raiseDeviation(nn::SqrtOp root, Raiser &raiser, bool assumeFinite) {
     noteUnscaled(root, *stats);
 }
 
+/// x / max(length of x, least) * sqrt(size of the last dim), as torch's normalize spells an RMS norm: the
+/// mean square is the square of the length over that size.
+void raiseLength(nn::ReduceOp root, Raiser &raiser, bool assumeFinite) {
+  constexpr double mostLeast = 1e-6;
+  const DimShape shape = raiser.shapes.of(root.getX());
+  const auto rank = static_cast<int64_t>(shape.size());
+  if (root.getKind() != "l2" || rank == 0)
+    return;
+  const Dim size = shape.back();
+  auto bounded = onlyUserAs<nn::MaxOp>(root);
+  const auto least = bounded ? constantScalar(otherOperand(bounded, root)) : std::nullopt;
+  if (!root.getKeepdims() || root.getAxes().size() != 1 ||
+      (root.getAxes()[0] != -1 && root.getAxes()[0] != rank - 1) || !size.isStatic() || !least ||
+      !(*least > 0 && *least <= mostLeast))
+    return;
+  auto unit = onlyUserAs<nn::DivOp>(bounded);
+  auto scaled = unit && unit.getLhs() == root.getX() ? onlyUserAs<nn::MulOp>(unit) : nn::MulOp();
+  const auto factor = scaled ? constantScalar(otherOperand(scaled, unit)) : std::nullopt;
+  const double length = std::sqrt(static_cast<double>(size.value()));
+  if (!factor || std::abs(*factor / length - 1) > constantTolerance(elementType(scaled)))
+    return;
+  if (!assumeFinite || !isF32(root))
+    return noteMiss(scaled, "rms_norm",
+                    "the length is computed in " + typeName(root) + ", or rows may be short");
+  const auto eps = static_cast<float>(*least * *least / static_cast<double>(size.value()));
+  buildNorm(walkTail(scaled, false, raiser.shapes), root.getX(), eps, false, raiser,
+            "rows are 0 or much longer than what bounds their length");
+}
+
 } // namespace
 } // namespace raise
 
@@ -262,7 +293,11 @@ struct RaiseNorm : impl::RaiseNormBase<RaiseNorm> {
     auto raiseDeviation = [this](nn::SqrtOp root, raise::Raiser &raiser) {
       raise::raiseDeviation(root, raiser, assumeFinite);
     };
+    auto raiseLength = [this](nn::ReduceOp root, raise::Raiser &raiser) {
+      raise::raiseLength(root, raiser, assumeFinite);
+    };
     if (failed(raise::forEachRoot<nn::RsqrtOp>(getOperation(), raiseInverse)) ||
+        failed(raise::forEachRoot<nn::ReduceOp>(getOperation(), raiseLength)) ||
         failed(raise::forEachRoot<nn::SqrtOp>(getOperation(), raiseDeviation)) ||
         failed(raise::absorbIntoNorms(getOperation())))
       signalPassFailure();
