@@ -104,15 +104,30 @@ struct Product {
   PairElement element;
   Value table;
 };
-std::optional<Product> matchProduct(Value value, ShapeTable &shapes) {
+/// `asPairs`: elements and tables have a last dim of 1.
+std::optional<Product> matchProduct(Value value, bool asPairs, ShapeTable &shapes) {
+  const auto match = asPairs ? matchUnitElement : matchPairElement;
   auto mul = value.getDefiningOp<nn::MulOp>();
   if (!mul)
     return std::nullopt;
-  if (auto element = matchPairElement(mul.getLhs(), shapes))
+  if (auto element = match(mul.getLhs(), shapes))
     return Product{mul, *element, mul.getRhs()};
-  if (auto element = matchPairElement(mul.getRhs(), shapes))
+  if (auto element = match(mul.getRhs(), shapes))
     return Product{mul, *element, mul.getLhs()};
   return std::nullopt;
+}
+
+/// The table of a product without the last dim of 1 that it has `asPairs`; null if it is no table with `half`
+/// entries.
+Value tableOf(const Product &product, bool asPairs, int64_t half, Operation *root, Raiser &raiser) {
+  if (!asPairs)
+    return isTable(product.mul, product.table, half, raiser.shapes) ? product.table : Value();
+  DimShape shape = raiser.shapes.of(product.table);
+  if (shape.size() < 2 || !(shape[shape.size() - 2] == Dim(half)) ||
+      !isTable(product.mul, product.table, 1, raiser.shapes))
+    return {};
+  shape.pop_back();
+  return nn::buildReshape(raiser.rewriter, root->getLoc(), product.table, shape);
 }
 
 /// The elements 0, 2, 4, … of the last dim, then the others.
@@ -133,14 +148,17 @@ Value evenThenOdd(Value value, Location location, ShapeTable &shapes, OpBuilder 
 }
 
 // first = a cos - b sin, second = b cos + a sin; `interleaved`: the results, which alternate. Where a and b
-// do and the results are halves, the elements are put in that order first.
-void raiseProducts(Value first, Value second, bool interleaved, Operation *root, Raiser &raiser) {
+// do and the results are halves, the elements are put in that order first. `asPairs`: all have a last dim
+// of 1.
+void raiseProducts(Value first, Value second, bool interleaved, bool asPairs, Operation *root,
+                   Raiser &raiser) {
   auto sub = first.getDefiningOp<nn::SubOp>();
   auto add = second.getDefiningOp<nn::AddOp>();
   if (!sub || !add)
     return;
-  auto aCos = matchProduct(sub.getLhs(), raiser.shapes), bSin = matchProduct(sub.getRhs(), raiser.shapes);
-  auto bCos = matchProduct(add.getLhs(), raiser.shapes), aSin = matchProduct(add.getRhs(), raiser.shapes);
+  const auto match = [&](Value value) { return matchProduct(value, asPairs, raiser.shapes); };
+  auto aCos = match(sub.getLhs()), bSin = match(sub.getRhs());
+  auto bCos = match(add.getLhs()), aSin = match(add.getRhs());
   if (!aCos || !bSin || !bCos || !aSin)
     return;
   auto rotation = pairUp(aCos->element, bSin->element);
@@ -153,17 +171,17 @@ void raiseProducts(Value first, Value second, bool interleaved, Operation *root,
     std::swap(bCos, aSin);
   if (!same(*bCos, *bSin) || !same(*aSin, *aCos))
     return;
-  Value cos = aCos->table, sin = bSin->table;
   int64_t half = rotation->dim / 2;
-  if (bCos->table != cos || aSin->table != sin || !isTable(aCos->mul, cos, half, raiser.shapes) ||
-      !isTable(bSin->mul, sin, half, raiser.shapes)) {
+  raiser.rewriter.setInsertionPoint(root);
+  const Value cos = tableOf(*aCos, asPairs, half, root, raiser),
+              sin = tableOf(*bSin, asPairs, half, root, raiser);
+  if (bCos->table != aCos->table || aSin->table != bSin->table || !cos || !sin) {
     noteMiss(root, "rope", "the halves are multiplied with different tables, or with tables of another size");
     return;
   }
   if (Operation *source = rotation->source.getDefiningOp();
       source && source->getBlock() == root->getBlock() && !source->isBeforeInBlock(root))
     return; // a slice that only later ops read
-  raiser.rewriter.setInsertionPoint(root);
   Value x = rotatedValue(*rotation, root->getLoc(), raiser.shapes, raiser.rewriter);
   if (rotation->interleaved && !interleaved) {
     x = evenThenOdd(x, root->getLoc(), raiser.shapes, raiser.rewriter);
@@ -188,10 +206,12 @@ void raiseConcat(nn::ConcatOp concat, Raiser &raiser) {
       if (auto rotation = matchInterleavedRotation(merge, raiser.shapes))
         raiseRotated(merge, *rotation, raiser);
       else if (auto values = matchInterleave(merge, raiser.shapes))
-        raiseProducts(values->first, values->second, true, merge, raiser);
+        raiseProducts(values->first, values->second, true, false, merge, raiser);
+      else if (auto parts = matchComplexParts(merge, raiser.shapes))
+        raiseProducts(parts->first, parts->second, true, true, merge, raiser);
     }
   if (!concat->use_empty())
-    raiseProducts(pair->first, pair->second, false, concat, raiser);
+    raiseProducts(pair->first, pair->second, false, false, concat, raiser);
 }
 
 /// `value` in the shape that `reshape` gives; itself without one.

@@ -122,16 +122,6 @@ std::optional<PairElement> matchPairedElement(Value value, ShapeTable &shapes) {
   return std::nullopt;
 }
 
-/// As matchPairElement, where the pairs' dim was added: shape [.., h, 1].
-std::optional<PairElement> matchUnitElement(Value value, ShapeTable &shapes) {
-  if (Value element = withoutLastUnit(value, shapes))
-    return matchPairElement(element, shapes);
-  if (auto slice = matchLastDimSlice(value, shapes); slice && slice->size == 1)
-    if (Value x = beforePairing(slice->source, shapes))
-      return elementOf(x, slice->start, shapes);
-  return std::nullopt;
-}
-
 /// neg below or above the reshape that adds the unit dim.
 std::optional<PairElement> matchNegatedUnitElement(Value value, ShapeTable &shapes) {
   if (auto neg = value.getDefiningOp<nn::NegOp>())
@@ -258,6 +248,22 @@ std::optional<PairElement> matchPairElement(Value value, ShapeTable &shapes) {
   if (slice->step != 1 && slice->step != 2)
     return std::nullopt;
   return PairElement{slice->source, slice->start, slice->step, slice->size};
+}
+
+std::optional<PairElement> matchUnitElement(Value value, ShapeTable &shapes) {
+  if (Value element = withoutLastUnit(value, shapes))
+    return matchPairElement(element, shapes);
+  if (auto slice = matchLastDimSlice(value, shapes); slice && slice->size == 1)
+    if (Value x = beforePairing(slice->source, shapes))
+      return elementOf(x, slice->start, shapes);
+  return std::nullopt;
+}
+
+std::optional<std::pair<Value, Value>> matchComplexParts(nn::ReshapeOp merge, ShapeTable &shapes) {
+  auto pair = matchMergedPair(merge, shapes);
+  if (!pair || !(shapes.of(pair->first).back() == Dim(1)) || !(shapes.of(pair->second).back() == Dim(1)))
+    return std::nullopt;
+  return pair;
 }
 
 std::optional<std::pair<Value, Value>> matchInterleave(nn::ReshapeOp merge, ShapeTable &shapes) {

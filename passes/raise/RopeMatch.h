@@ -24,6 +24,8 @@ struct PairElement {
   int64_t start, step, half;
 };
 std::optional<PairElement> matchPairElement(mlir::Value value, ShapeTable &shapes);
+/// The same with a last dim of 1, where the pairs' dim was added or is left: shape [.., h, 1].
+std::optional<PairElement> matchUnitElement(mlir::Value value, ShapeTable &shapes);
 /// The rotation whose pairs have these elements: halves that follow each other, or alternating elements.
 std::optional<Rotation> pairUp(const PairElement &first, const PairElement &second);
 
@@ -33,6 +35,9 @@ std::optional<Rotation> matchHalfRotation(mlir::Value value, ShapeTable &shapes)
 std::optional<Rotation> matchStackedRotation(nn::ReshapeOp merge, ShapeTable &shapes);
 /// reshape(concat(neg(second), first)), each with a last dim of size 1.
 std::optional<Rotation> matchInterleavedRotation(nn::ReshapeOp merge, ShapeTable &shapes);
+/// first and second of reshape(concat(first, second)), each with a last dim of size 1, as products of complex
+/// numbers have real and imaginary parts.
+std::optional<std::pair<mlir::Value, mlir::Value>> matchComplexParts(nn::ReshapeOp merge, ShapeTable &shapes);
 /// first and second of reshape(concat(first, second)) that alternates their elements.
 std::optional<std::pair<mlir::Value, mlir::Value>> matchInterleave(nn::ReshapeOp merge, ShapeTable &shapes);
 
