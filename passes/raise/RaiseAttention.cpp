@@ -1,5 +1,6 @@
 #include "passes/Passes.h"
 #include "passes/raise/AttentionMatch.h"
+#include "passes/raise/LeadingDims.h"
 #include "passes/raise/MaskArithmetic.h"
 #include "passes/raise/SinkGate.h"
 #include "passes/raise/WindowMask.h"
@@ -271,8 +272,10 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser, bool assumeFinite) {
                     "it would take for granted, which --no-assume-finite forbids: " +
                         (assumed.empty() ? everyQuerySeesAKey.str() : assumed));
   Operation *replaced = gate ? gate->product.getOperation() : root.getOperation();
-  if (rank != 3 && rank != 4)
-    return noteMiss(softmax, patternName, "the scores have rank " + std::to_string(rank) + ", not 3 or 4");
+  if (rank < 3)
+    return noteMiss(softmax, patternName, "the scores have rank " + std::to_string(rank) + ", not 3 or more");
+  if (rank > 4 && (sink || gate))
+    return noteMiss(softmax, patternName, "the scores have a sink, and dims ahead of batch and heads");
   if (scores->windows && (sink || gate))
     return noteMiss(softmax, patternName, "the scores of windows have a sink");
   if (scores->stacked && weighted->transposed)
@@ -300,6 +303,13 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser, bool assumeFinite) {
     layByQuery(term, raiser);
   if (weighted->zeroedMasked) // where a key is kept, those that are not have no weight either way
     terms[0].lowest = -std::numeric_limits<double>::infinity();
+  if (rank > 4) {
+    const DimShape leading = ArrayRef<Dim>(raiser.shapes.of(query)).drop_back(3);
+    for (MaskTerm &term : terms)
+      term.mask = maskWithOneLeadingDim(term.mask, leading, raiser);
+    for (Value *x : {&query, &key, &value})
+      *x = withOneLeadingDim(*x, raiser);
+  }
   if (!query || !key || !value || !splitMasks(terms, heads, raiser))
     return noteMiss(softmax, patternName,
                     "the first dim of q, k, v or the mask is not batch * heads, as the scores are reshaped");
@@ -337,7 +347,7 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser, bool assumeFinite) {
   Value attention = nn::build<nn::AttentionOp>(b, root.getLoc(), operands, attributes, elementType(root));
   if (weighted->transposed)
     attention = buildSwapped(attention, raiser);
-  if (rootRank == 3 || scores->windows)
+  if (rootRank != 4 || scores->windows)
     attention = nn::buildReshape(b, root.getLoc(), attention, raiser.shapes.of(root));
   raiser.replace(replaced, attention, std::move(assumed));
 }

@@ -76,3 +76,24 @@ func.func @one_head_of_keys(%q: tensor<?x4x?x16xf32> {nn.dims = ["b", 4, "s", 16
   %r = nn.reshape %o {shape = ["b", 4, "s", 16]} : (tensor<?x?x16xf32>) -> tensor<?x4x?x16xf32>
   return %r : tensor<?x4x?x16xf32>
 }
+
+// -----
+
+// Blocks of a picture are a dim between batch and heads; a mask of each block is repeated for the batch.
+// CHECK-LABEL: func @blocks
+// CHECK-SAME: (%[[Q:[a-z0-9]*]]: tensor<?x3x4x9x16xf32> {{.*}}, %[[K:[a-z0-9]*]]: tensor<?x3x4x9x16xf32> {{.*}}, %[[V:[a-z0-9]*]]: tensor<?x3x4x9x16xf32> {{.*}}, %[[M:[a-z0-9]*]]: tensor<3x1x9x9xf32>
+// CHECK: %[[E:.*]] = nn.expand %{{.*}} {shape = ["b", 3, 1, 9, 9]}
+// CHECK-NEXT: %[[MM:.*]] = nn.reshape %[[E]] {shape = ["3*b", 1, 9, 9]}
+// CHECK-NEXT: %[[QM:.*]] = nn.reshape %[[Q]] {shape = ["3*b", 4, 9, 16]}
+// CHECK-NEXT: %[[KM:.*]] = nn.reshape %[[K]] {shape = ["3*b", 4, 9, 16]}
+// CHECK-NEXT: %[[VM:.*]] = nn.reshape %[[V]] {shape = ["3*b", 4, 9, 16]}
+// CHECK-NEXT: %[[A:.*]] = nn.attention %[[QM]], %[[KM]], %[[VM]], %[[MM]] {scale = 1.000000e+00 : f32}
+// CHECK-NEXT: %[[R:.*]] = nn.reshape %[[A]] {shape = ["b", 3, 4, 9, 16]}
+// CHECK-NEXT: return %[[R]]
+func.func @blocks(%q: tensor<?x3x4x9x16xf32> {nn.dims = ["b", 3, 4, 9, 16]}, %k: tensor<?x3x4x9x16xf32> {nn.dims = ["b", 3, 4, 9, 16]}, %v: tensor<?x3x4x9x16xf32> {nn.dims = ["b", 3, 4, 9, 16]}, %mask: tensor<3x1x9x9xf32>) -> tensor<?x3x4x9x16xf32> {
+  %s = nn.matmul %q, %k {transpose_b = true} : (tensor<?x3x4x9x16xf32>, tensor<?x3x4x9x16xf32>) -> tensor<?x3x4x9x9xf32>
+  %m = nn.add %s, %mask : (tensor<?x3x4x9x9xf32>, tensor<3x1x9x9xf32>) -> tensor<?x3x4x9x9xf32>
+  %p = nn.softmax %m {axis = 4 : i64} : (tensor<?x3x4x9x9xf32>) -> tensor<?x3x4x9x9xf32>
+  %o = nn.matmul %p, %v : (tensor<?x3x4x9x9xf32>, tensor<?x3x4x9x16xf32>) -> tensor<?x3x4x9x16xf32>
+  return %o : tensor<?x3x4x9x16xf32>
+}
