@@ -59,6 +59,54 @@ LogicalResult transposeBeforeRope(nn::TransposeOp op, PatternRewriter &rewriter,
   return success();
 }
 
+/// `value` is arithmetic, read nowhere else, on a transpose that `perm` undoes.
+bool leadsToInverse(Value value, ArrayRef<int64_t> perm, int depth = 8) {
+  Operation *op = value.getDefiningOp();
+  if (auto transpose = llvm::dyn_cast_or_null<nn::TransposeOp>(op)) {
+    for (auto [to, from] : llvm::enumerate(perm))
+      if (transpose.getPerm()[from] != static_cast<int64_t>(to))
+        return false;
+    return true;
+  }
+  return depth > 0 && op && op->hasTrait<nn::Pointwise>() && op->hasOneUse() &&
+         tensorType(value).getRank() == static_cast<int64_t>(perm.size()) &&
+         llvm::any_of(op->getOperands(),
+                      [&](Value operand) { return leadsToInverse(operand, perm, depth - 1); });
+}
+
+/// The transpose by `perm` of a value for which that holds, or of what broadcasts to such a value.
+Value transposedInside(Value value, ArrayRef<int64_t> perm, PatternRewriter &rewriter, ShapeTable &shapes) {
+  if (leadsToInverse(value, perm)) {
+    Operation *op = value.getDefiningOp();
+    if (llvm::isa<nn::TransposeOp>(op))
+      return op->getOperand(0);
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands())
+      operands.push_back(transposedInside(operand, perm, rewriter, shapes));
+    return rebuild(rewriter, op, operands);
+  }
+  DimShape shape = shapes.of(value);
+  if (shape.empty())
+    return value;
+  shape.insert(shape.begin(), perm.size() - shape.size(), Dim(1));
+  return transposed(rewriter, value.getLoc(), nn::buildReshape(rewriter, value.getLoc(), value, shape), perm);
+}
+
+// Pattern: transpose(softmax(f(transpose(x)))) of arithmetic f, of transposes that undo each other and keep
+// the last dim -> softmax(f(x)): scores of [batch, queries, heads, keys], as einsums of DeepSeek have them
+LogicalResult transposeBeforeSoftmax(nn::TransposeOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  auto softmax = op.getX().getDefiningOp<nn::SoftmaxOp>();
+  const auto last = static_cast<int64_t>(op.getPerm().size()) - 1;
+  if (!softmax || !softmax->hasOneUse() || !keepsLastDim(op.getPerm()) ||
+      (static_cast<int64_t>(softmax.getAxis()) != last && static_cast<int64_t>(softmax.getAxis()) != -1) ||
+      !leadsToInverse(softmax.getX(), op.getPerm()))
+    return failure();
+  rewriter.setInsertionPoint(softmax);
+  Value x = transposedInside(softmax.getX(), op.getPerm(), rewriter, shapes);
+  replaceByNew(rewriter, op, rebuild(rewriter, softmax, {x}));
+  return success();
+}
+
 /// Each entry of one dim of a value, `copies` times in a row: reshape(expand(source)). `single` is the
 /// value's shape before.
 struct RepeatedDim {
@@ -172,6 +220,7 @@ void addHeads(RewritePatternSet &patterns, ShapeTable &shapes) {
   add<nn::TransposeOp>(patterns, shapes, transposeBeforeNorm);
   add<nn::TransposeOp>(patterns, shapes, transposeBeforeRope);
   add<nn::TransposeOp>(patterns, shapes, transposeBeforeRepeat);
+  add<nn::TransposeOp>(patterns, shapes, transposeBeforeSoftmax);
   add<nn::ReshapeOp>(patterns, shapes, writeHeads);
 }
 

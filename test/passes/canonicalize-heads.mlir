@@ -132,3 +132,44 @@ func.func @tiled_heads(%x: tensor<1x5x64xf32>) -> tensor<1x8x5x32xf32> {
   %3 = nn.transpose %2 {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x5x8x32xf32>) -> tensor<1x8x5x32xf32>
   return %3 : tensor<1x8x5x32xf32>
 }
+
+// -----
+
+// Scores of [batch, queries, heads, keys] with a mask of [queries, 1, keys], as DeepSeek's einsums have them.
+// CHECK-LABEL: @queries_before_heads
+// CHECK-SAME: (%[[X:.*]]: tensor<2x4x5x7xf32>, %[[M:.*]]: tensor<5x1x7xf32>)
+// CHECK-DAG: %[[S:.*]] = nn.mul %[[X]], %{{.*}} : (tensor<2x4x5x7xf32>, tensor<f32>)
+// CHECK-DAG: %[[R:.*]] = nn.reshape %[[M]] {shape = [1, 5, 1, 7]}
+// CHECK-DAG: %[[T:.*]] = nn.transpose %[[R]] {perm = array<i64: 0, 2, 1, 3>}
+// CHECK: %[[A:.*]] = nn.add %[[S]], %[[T]]
+// CHECK-NEXT: %[[P:.*]] = nn.softmax %[[A]] {axis = 3 : i64}
+// CHECK-NEXT: return %[[P]]
+func.func @queries_before_heads(%x: tensor<2x4x5x7xf32>, %mask: tensor<5x1x7xf32>) -> tensor<2x4x5x7xf32> {
+  %scale = nn.constant {value = dense<0.25> : tensor<f32>} : () -> tensor<f32>
+  %0 = nn.transpose %x {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x4x5x7xf32>) -> tensor<2x5x4x7xf32>
+  %1 = nn.mul %0, %scale : (tensor<2x5x4x7xf32>, tensor<f32>) -> tensor<2x5x4x7xf32>
+  %2 = nn.add %1, %mask : (tensor<2x5x4x7xf32>, tensor<5x1x7xf32>) -> tensor<2x5x4x7xf32>
+  %3 = nn.softmax %2 {axis = 3 : i64} : (tensor<2x5x4x7xf32>) -> tensor<2x5x4x7xf32>
+  %4 = nn.transpose %3 {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x5x4x7xf32>) -> tensor<2x4x5x7xf32>
+  return %4 : tensor<2x4x5x7xf32>
+}
+
+// -----
+
+// The transposes do not undo each other, or the scores are read elsewhere, too.
+// CHECK-LABEL: @other_transposes
+// CHECK: nn.transpose
+// CHECK: nn.softmax
+// CHECK: nn.transpose
+// CHECK: nn.softmax
+// CHECK: nn.transpose
+// CHECK: return
+func.func @other_transposes(%x: tensor<2x4x5x7xf32>) -> (tensor<5x2x4x7xf32>, tensor<2x4x5x7xf32>, tensor<2x5x4x7xf32>) {
+  %0 = nn.transpose %x {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x4x5x7xf32>) -> tensor<2x5x4x7xf32>
+  %1 = nn.softmax %0 {axis = 3 : i64} : (tensor<2x5x4x7xf32>) -> tensor<2x5x4x7xf32>
+  %2 = nn.transpose %1 {perm = array<i64: 1, 0, 2, 3>} : (tensor<2x5x4x7xf32>) -> tensor<5x2x4x7xf32>
+  %3 = nn.neg %0 : (tensor<2x5x4x7xf32>) -> tensor<2x5x4x7xf32>
+  %4 = nn.softmax %3 {axis = 3 : i64} : (tensor<2x5x4x7xf32>) -> tensor<2x5x4x7xf32>
+  %5 = nn.transpose %4 {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x5x4x7xf32>) -> tensor<2x4x5x7xf32>
+  return %2, %5, %3 : tensor<5x2x4x7xf32>, tensor<2x4x5x7xf32>, tensor<2x5x4x7xf32>
+}
