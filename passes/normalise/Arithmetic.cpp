@@ -108,6 +108,48 @@ LogicalResult mulBySelf(nn::MulOp op, PatternRewriter &rewriter, ShapeTable &) {
   return success();
 }
 
+/// The mean that `op`, a sum over the last dim divided by the number of its elements, is. Narrow floats would
+/// lose the rounding of the sum.
+LogicalResult sumToMean(Operation *op, Value sum, PatternRewriter &rewriter, ShapeTable &shapes) {
+  auto reduce = sum.getDefiningOp<nn::ReduceOp>();
+  const int64_t rank = reduce ? tensorType(reduce.getX()).getRank() : 0;
+  if (!reduce || !shapes.same(op->getResult(0), sum) || elementType(sum).getIntOrFloatBitWidth() < 32 ||
+      reduce.getAxes().size() != 1 || (reduce.getAxes()[0] != -1 && reduce.getAxes()[0] != rank - 1) ||
+      !llvm::is_contained({"sum", "sum_square"}, reduce.getKind()))
+    return failure();
+  Value x = reduce.getX();
+  if (reduce.getKind() == "sum_square")
+    x = nn::build<nn::SquareOp>(rewriter, op->getLoc(), x);
+  SmallVector<NamedAttribute> attributes(reduce->getAttrs());
+  for (NamedAttribute &attribute : attributes)
+    if (attribute.getName() == reduce.getKindAttrName())
+      attribute.setValue(rewriter.getStringAttr("mean"));
+  replaceByNew(rewriter, op, nn::build<nn::ReduceOp>(rewriter, op->getLoc(), x, attributes));
+  return success();
+}
+
+/// Elements of the last dim of what `sum` reduces; 0 if that is something else or its size is not known.
+double reducedSize(Value sum, ShapeTable &shapes) {
+  auto reduce = sum.getDefiningOp<nn::ReduceOp>();
+  const DimShape shape = reduce && isFloat(sum) ? shapes.of(reduce.getX()) : DimShape();
+  return shape.empty() || !shape.back().isStatic() ? 0 : static_cast<double>(shape.back().value());
+}
+
+// Pattern: div(sum(x), n) -> mean(x), div(sum_square(x), n) -> mean(square(x)) where n elements of the last
+// dim are summed
+LogicalResult dividedSum(nn::DivOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  const double size = reducedSize(op.getLhs(), shapes);
+  return size > 0 && isConstant(op.getRhs(), size) ? sumToMean(op, op.getLhs(), rewriter, shapes) : failure();
+}
+
+// Pattern: mul(sum(x), 1 / n) -> mean(x), mul(sum_square(x), 1 / n) -> mean(square(x)), as above
+LogicalResult scaledSum(nn::MulOp op, PatternRewriter &rewriter, ShapeTable &shapes) {
+  for (auto [sum, factor] : {std::pair(op.getLhs(), op.getRhs()), std::pair(op.getRhs(), op.getLhs())})
+    if (const double size = reducedSize(sum, shapes); size > 0 && isConstant(factor, 1 / size, 1e-7))
+      return sumToMean(op, sum, rewriter, shapes);
+  return failure();
+}
+
 /// rsqrt of what `root` roots. Narrow floats would lose the rounding of the root.
 LogicalResult rootToRsqrt(Operation *op, Value root, PatternRewriter &rewriter) {
   auto sqrt = root.getDefiningOp<nn::SqrtOp>();
@@ -213,6 +255,8 @@ void addArithmetic(RewritePatternSet &patterns, ShapeTable &shapes) {
   add<nn::SubOp>(patterns, shapes, subZero);
   add<nn::PowOp>(patterns, shapes, namedPower);
   add<nn::MulOp>(patterns, shapes, mulBySelf);
+  add<nn::DivOp>(patterns, shapes, dividedSum);
+  add<nn::MulOp>(patterns, shapes, scaledSum);
   add<nn::ReciprocalOp>(patterns, shapes, reciprocalOfSqrt);
   add<nn::DivOp>(patterns, shapes, oneOverSqrt);
   add<nn::AndOp>(patterns, shapes, neutralLogic<nn::AndOp, true>);

@@ -342,3 +342,30 @@ func.func @router(%x: tensor<?x?x8xf32> {nn.dims = ["b", "s", 8]}, %w: tensor<8x
   %3 = nn.top_k %2 {axis = 1 : i64, k = [2]} : (tensor<?x4xf32>) -> tensor<?x2xi64>
   return %3 : tensor<?x2xi64>
 }
+
+// -----
+
+// Sums over the last dim divided by the number of its elements are means; sums of squares are means of squares.
+// CHECK-LABEL: @sums_to_means
+// CHECK-SAME: (%[[X:.*]]: tensor<2x16xf32>, %[[H:.*]]: tensor<2x16xf16>)
+// CHECK-DAG: %[[M:.*]] = nn.reduce %[[X]] {axes = array<i64: 1>, keepdims = true, kind = "mean"}
+// CHECK-DAG: %[[S:.*]] = nn.square %[[X]]
+// CHECK-DAG: %[[Q:.*]] = nn.reduce %[[S]] {axes = array<i64: 1>, keepdims = true, kind = "mean"}
+// CHECK-DAG: nn.reduce %[[X]] {axes = array<i64: 0>, keepdims = true, kind = "sum"}
+// CHECK-DAG: nn.reduce %[[H]] {axes = array<i64: 1>, keepdims = true, kind = "sum"}
+// CHECK: return %[[M]], %[[Q]]
+func.func @sums_to_means(%x: tensor<2x16xf32>, %h: tensor<2x16xf16>)
+    -> (tensor<2x1xf32>, tensor<2x1xf32>, tensor<1x16xf32>, tensor<2x1xf16>) {
+  %n = nn.constant {value = dense<16.0> : tensor<f32>} : () -> tensor<f32>
+  %one_nth = nn.constant {value = dense<0.0625> : tensor<f32>} : () -> tensor<f32>
+  %narrow = nn.constant {value = dense<16.0> : tensor<f16>} : () -> tensor<f16>
+  %0 = nn.reduce %x {kind = "sum", axes = array<i64: 1>, keepdims = true} : (tensor<2x16xf32>) -> tensor<2x1xf32>
+  %1 = nn.div %0, %n : (tensor<2x1xf32>, tensor<f32>) -> tensor<2x1xf32>
+  %2 = nn.reduce %x {kind = "sum_square", axes = array<i64: 1>, keepdims = true} : (tensor<2x16xf32>) -> tensor<2x1xf32>
+  %3 = nn.mul %one_nth, %2 : (tensor<f32>, tensor<2x1xf32>) -> tensor<2x1xf32>
+  %4 = nn.reduce %x {kind = "sum", axes = array<i64: 0>, keepdims = true} : (tensor<2x16xf32>) -> tensor<1x16xf32>
+  %5 = nn.div %4, %n : (tensor<1x16xf32>, tensor<f32>) -> tensor<1x16xf32>
+  %6 = nn.reduce %h {kind = "sum", axes = array<i64: 1>, keepdims = true} : (tensor<2x16xf16>) -> tensor<2x1xf16>
+  %7 = nn.div %6, %narrow : (tensor<2x1xf16>, tensor<f16>) -> tensor<2x1xf16>
+  return %1, %3, %5, %7 : tensor<2x1xf32>, tensor<2x1xf32>, tensor<1x16xf32>, tensor<2x1xf16>
+}
