@@ -42,14 +42,15 @@ bool fillsOneGroup(const Dim &total, const Dim &part) {
 }
 
 /// The number that total / part is for all of many sizes, small ones too: exporters and ops may spell one
-/// size in two ways, (n + 3) // 4 and (n - 1) // 4 + 1. A run in which it is another is an error of the
-/// reshape's.
+/// size in two ways, (n + 3) // 4 and (n - 1) // 4 + 1, or take n rows of a table that has fewer for large n.
+/// Sizes that do not divide are errors anyway. A run in which it is another is an error of the reshape's.
 std::optional<Dim> numberBySamples(const Dim &total, const Dim &part) {
-  constexpr int64_t samples[] = {1, 2, 3, 4, 5, 7, 8, 16, 31, 61, 128, 1021, 4096};
+  constexpr int64_t samples[] = {1, 2, 3, 4, 5, 7, 8, 16, 31, 61, 128, 1021, 4093};
   constexpr size_t count = std::size(samples);
   std::set<std::string> names = total.symbols();
   names.merge(part.symbols());
   std::optional<int64_t> number;
+  size_t exact = 0;
   for (size_t first = 0; first < count; ++first)
     for (size_t step : {0, 1, 3, 4}) {
       SymbolValues values;
@@ -57,12 +58,16 @@ std::optional<Dim> numberBySamples(const Dim &total, const Dim &part) {
       for (const std::string &name : names)
         values[name] = samples[std::exchange(at, at + step) % count];
       const auto elements = total.evaluate(values), group = part.evaluate(values);
-      if (!elements || !group || *group < 1 || *elements % *group != 0 ||
-          (number && *number != *elements / *group))
+      if (!elements || !group || *group < 1)
+        return std::nullopt;
+      if (*elements % *group != 0)
+        continue;
+      if (number && *number != *elements / *group)
         return std::nullopt;
       number = *elements / *group;
+      ++exact;
     }
-  return number ? std::optional(Dim(*number)) : std::nullopt;
+  return number && exact >= count ? std::optional(Dim(*number)) : std::nullopt;
 }
 
 /// total / part for a -1 in a reshape.

@@ -201,6 +201,18 @@ TEST(ImportSizes, OneSizeInTwoSpellings) {
   EXPECT_THAT(Importer().text(b), HasSubstr(", 8]"));
 }
 
+// The first n of 100 rows of 8 as [n, -1]: 8, since there are no more.
+TEST(ImportSizes, RowsOfATable) {
+  ModelBuilder b;
+  b.input("x", TensorProto::FLOAT, {"n"}).input("table", TensorProto::FLOAT, {"100", "8"}).output("y");
+  b.ints("zero", {0}).ints("rest", {-1});
+  b.node("Shape", {"x"}, {"shape"});
+  b.node("Slice", {"table", "zero", "shape"}, {"rows"});
+  ModelBuilder::attribute(b.node("Concat", {"shape", "rest"}, {"to"}), "axis", 0);
+  b.node("Reshape", {"rows", "to"}, {"y"});
+  EXPECT_THAT(Importer().text(b), HasSubstr("nn.dims = [\"n\", 8]"));
+}
+
 TEST(ImportSizes, Powers) {
   ModelBuilder b = sized();
   b.ints("two", {2}, true).ints("axis", {0});
