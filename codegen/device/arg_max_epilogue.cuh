@@ -48,10 +48,10 @@ private:
   }
 };
 
-/// Of at most `Rows` rows. `parts`: for each row what each warp of the grid has found, ranked: `perRow` of
-/// them.
-template <int Rows, class Epilogue> struct ArgMaxEpilogue {
-  static constexpr u32 warps = 4; ///< of a block, that store: its first ones
+/// Of at most `Rows` rows, by the first `Warps` warps of a block. `parts`: for each row what each of them has
+/// found, of the whole grid, ranked: `perRow` of them.
+template <int Rows, int Warps, class Epilogue> struct ArgMaxEpilogue {
+  static constexpr u32 warps = Warps;
   Epilogue epilogue;
   u64 *parts;
   i64 perRow;
@@ -89,19 +89,21 @@ private:
     ::store(parts + row * perRow + block_x() * warps + warp_id(), rank);
   }
 };
-template <int Rows, class Epilogue>
-DEVICE ArgMaxEpilogue<Rows, Epilogue> arg_max_epilogue(const Epilogue &epilogue, i32 *parts, i64 perRow) {
+template <int Rows, int Warps, class Epilogue>
+DEVICE ArgMaxEpilogue<Rows, Warps, Epilogue> arg_max_epilogue(const Epilogue &epilogue, i32 *parts,
+                                                              i64 perRow) {
   return {epilogue, reinterpret_cast<u64 *>(parts), perRow};
 }
-template <int Rows, class Epilogue> DEVICE void begin_epilogue(ArgMaxEpilogue<Rows, Epilogue> &epilogue) {
+template <int Rows, int Warps, class Epilogue>
+DEVICE void begin_epilogue(ArgMaxEpilogue<Rows, Warps, Epilogue> &epilogue) {
   epilogue.begin();
 }
-template <int Rows, class Epilogue>
-DEVICE void end_epilogue(const ArgMaxEpilogue<Rows, Epilogue> &epilogue, i64 rows) {
+template <int Rows, int Warps, class Epilogue>
+DEVICE void end_epilogue(const ArgMaxEpilogue<Rows, Warps, Epilogue> &epilogue, i64 rows) {
   epilogue.end(rows);
 }
-template <int Rows, class Epilogue>
-DEVICE void skip_epilogue(const ArgMaxEpilogue<Rows, Epilogue> &epilogue, i64 rows) {
+template <int Rows, int Warps, class Epilogue>
+DEVICE void skip_epilogue(const ArgMaxEpilogue<Rows, Warps, Epilogue> &epilogue, i64 rows) {
   epilogue.skip(rows);
 }
 

@@ -62,15 +62,59 @@ struct CodePairs {
       const u32 u = (twice & 0x00f0ff0fu) ^ (middle | middle << 20);
       return bf16_pair_mul(bf16_pair_fma(u, 0x7f003f80u, entry[1]), entry[0]); // 2^127 and 1
     } else {
-      const u32 values = exact(codes, q, entry);
-      if constexpr (in_pairs)
-        return f16_pair_mul(values, entry[0]);
-      const f32 scale = f32_of_bits(entry[0]);
-      return packed_pair<T>(f32_of_f16((u16)values) * scale, f32_of_f16((u16)(values >> 16)) * scale);
+      return scaled(exact(codes, q, entry), entry);
+    }
+  }
+
+  /// What takes codes out of a word. As constants the compiler would load them anew for each.
+  struct Masks {
+    const u32 low = held_value(0x000f000fu), high = held_value(0x00f000f0u);
+  };
+  /// Eight neighbouring codes at once, for sums in which the order of k is free: pair i has, of 4 bits, codes
+  /// i and i + 4, so that a mask takes them from where they are, and of 8 bits 2 i and 2 i + 1.
+  static DEVICE void pairs(const u32 *codes, const Entry &entry, const Masks &masks, Vec<u32, 4> &to) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      to[i] = Bits == 8 ? pair(codes, (u32)i, entry) : distant_pair(codes[0], i, entry, masks);
+  }
+  /// Brings eight neighbours of what they are multiplied with into the order of pairs().
+  static DEVICE void order(Vec<T, 8> &values) {
+    if constexpr (Bits == 4) {
+      u32 words[4], ordered[4];
+      copy_bytes(words, &values, 16);
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        ordered[i] = permute_bytes(words[i / 2], words[i / 2 + 2], i % 2 == 0 ? 0x5410u : 0x7632u);
+      copy_bytes(&values, ordered, 16);
     }
   }
 
 private:
+  /// Codes i and i + 4 of a word.
+  static DEVICE u32 distant_pair(u32 word, int i, const Entry &entry, const Masks &masks) {
+    if constexpr (in_pairs && is_bf16) {
+      const u32 u = masked_xor(word >> 4 * i, masks.low, both(0x4300u | middle));
+      return bf16_pair_mul(bf16_pair_add(u, lower_twice(entry[1])), lower_twice(entry[0]));
+    } else {
+      const u32 shifted = i < 2 ? word : word >> 8; // one shift for two pairs
+      u32 values;
+      if (i % 2 == 0)
+        values = f16_pair_add(masked_xor(shifted, masks.low, both(0x6400u | middle)), lower_twice(entry[1]));
+      else
+        values = f16_pair_fma(masked_xor(shifted, masks.high, both(0x6400u | middle << 4)),
+                              both(0x2c00u), // 1 / 16
+                              permute_bytes(entry[1], 0u, 0x3232u));
+      return scaled(values, entry);
+    }
+  }
+  static DEVICE u32 lower_twice(u32 word) { return permute_bytes(word, 0u, 0x1010u); }
+  /// Codes less their zero points, in f16, times the scale.
+  static DEVICE u32 scaled(u32 values, const Entry &entry) {
+    if constexpr (in_pairs)
+      return f16_pair_mul(values, entry[0]);
+    const f32 scale = f32_of_bits(entry[0]);
+    return packed_pair<T>(f32_of_f16((u16)values) * scale, f32_of_f16((u16)(values >> 16)) * scale);
+  }
   static DEVICE u32 both(u32 half) { return half | half << 16; }
   template <class S>
   static DEVICE u32 bits16(f32 value) {

@@ -55,7 +55,7 @@ struct Machine {
   void *(*sharedArray)(Thread *self, const void *key, unsigned long long bytes);
   /// Fails unless the bytes lie in the block's shared memory and are aligned to 16.
   void (*checkShared)(Thread *self, const void *address, unsigned bytes, const char *operation);
-  void (*copyAsync)(Thread *self, void *shared, const void *global, bool valid);
+  void (*copyAsync)(Thread *self, void *shared, const void *global, unsigned bytes);
   void (*commitCopies)(Thread *self);
   void (*awaitCopies)(Thread *self, unsigned groupsLeft);
   /// Fails if the bytes belong to a tile that has not come yet.

@@ -200,6 +200,7 @@ constexpr bool is_zero_point = !same_type<T, NoZeroPoint>;
 /// (q - zero point) * scale, rounded to T.
 template <class T, class Zero = NoZeroPoint>
 struct Dequantise {
+  using zero_type = Zero;
   static constexpr bool has_zero = is_zero_point<Zero>;
   f32 scale;
   Zero zero;

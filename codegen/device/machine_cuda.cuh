@@ -238,14 +238,19 @@ template <class T> DEVICE T *held_pointer(T *pointer) {
   return pointer;
 }
 
-// Asynchronous copies of 16 bytes from global to shared memory; zeros when not valid.
-DEVICE u32 shared_address(const void *pointer) { return (u32)__cvta_generic_to_shared(pointer); }
-DEVICE void cp_async_16(void *shared, const void *global, bool valid) {
-  const u32 bytes = valid ? 16u : 0u;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global),
-               "r"(bytes)
-               : "memory");
+// (value & mask) ^ flips, in one instruction.
+DEVICE u32 masked_xor(u32 value, u32 mask, u32 flips) {
+  u32 result;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(result) : "r"(value), "r"(mask), "r"(flips));
+  return result;
 }
+// The same value, likewise held.
+DEVICE u32 held_value(u32 value) {
+  asm("" : "+r"(value));
+  return value;
+}
+
+DEVICE u32 shared_address(const void *pointer) { return (u32)__cvta_generic_to_shared(pointer); }
 // A place in shared memory in 32 bits: what is added to it is one instruction, or none, and a loop of copies
 // has fewer.
 struct SharedPlace {
@@ -253,6 +258,18 @@ struct SharedPlace {
   DEVICE SharedPlace operator+(i32 bytes) const { return {address + (u32)bytes}; }
 };
 DEVICE SharedPlace shared_place(const void *pointer) { return {shared_address(pointer)}; }
+// Asynchronous copies of 16 bytes from global to shared memory: the first so many, then zeros; all or none;
+// all.
+DEVICE void cp_async_first(SharedPlace shared, const void *global, u32 bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared.address), "l"(global), "r"(bytes)
+               : "memory");
+}
+DEVICE void cp_async_16(SharedPlace shared, const void *global, bool valid) {
+  cp_async_first(shared, global, valid ? 16u : 0u);
+}
+DEVICE void cp_async_16(void *shared, const void *global, bool valid) {
+  cp_async_16(shared_place(shared), global, valid);
+}
 DEVICE void cp_async_16(SharedPlace shared, const void *global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared.address), "l"(global) : "memory");
 }

@@ -35,6 +35,8 @@ template <class T> DEVICE T nonzero(T divisor) { return divisor == 0 ? 1 : divis
 
 // Indices.
 template <class T> DEVICE T *held_pointer(T *pointer) { return pointer; }
+DEVICE u32 masked_xor(u32 value, u32 mask, u32 flips) { return (value & mask) ^ flips; }
+DEVICE u32 held_value(u32 value) { return value; }
 DEVICE u32 thread_x() { return emulated_thread->index[0]; }
 DEVICE u32 thread_y() { return emulated_thread->index[1]; }
 DEVICE u32 thread_z() { return emulated_thread->index[2]; }
@@ -218,15 +220,21 @@ DEVICE void pdl_wait() {}
 DEVICE void pdl_launch_dependents() {}
 
 // Asynchronous copies: the destination holds NaN patterns until the copy is waited for.
-DEVICE void cp_async_16(void *shared, const void *global, bool valid) {
-  machine->copyAsync(emulated_thread, shared, global, valid);
-}
 struct SharedPlace {
   u8 *address;
   DEVICE SharedPlace operator+(i32 bytes) const { return {address + bytes}; }
 };
 DEVICE SharedPlace shared_place(void *pointer) { return {static_cast<u8 *>(pointer)}; }
-DEVICE void cp_async_16(SharedPlace shared, const void *global) { cp_async_16(shared.address, global, true); }
+DEVICE void cp_async_first(SharedPlace shared, const void *global, u32 bytes) {
+  machine->copyAsync(emulated_thread, shared.address, global, bytes);
+}
+DEVICE void cp_async_16(SharedPlace shared, const void *global, bool valid) {
+  cp_async_first(shared, global, valid ? 16u : 0u);
+}
+DEVICE void cp_async_16(void *shared, const void *global, bool valid) {
+  cp_async_16(shared_place(shared), global, valid);
+}
+DEVICE void cp_async_16(SharedPlace shared, const void *global) { cp_async_16(shared, global, true); }
 DEVICE void cp_async_commit() { machine->commitCopies(emulated_thread); }
 template <int N> DEVICE void cp_async_wait() { machine->awaitCopies(emulated_thread, N); }
 

@@ -2,6 +2,7 @@
 // The vectors of neighbouring columns that a thread of gemm_swap_ab stores of a tile, and what is read of
 // memory for them: asked for before the products, it comes meanwhile.
 
+#include "epilogue_operands.cuh"
 #include "scaled_sums.cuh"
 #include "swap_ab_parts.cuh"
 
@@ -35,36 +36,6 @@ DEVICE auto scales_after_steps(const Scales &scales) {
   else
     return scales;
 }
-
-/// What the epilogues of matmul `Index` and of those after it read for so many vectors. A block has one of
-/// those side by side.
-template <class Config, class Epilogue, int Vectors, int Index = 0, bool Exists = (Index < Config::matmuls)>
-struct EpilogueOperands {
-  decltype(static_cast<const Epilogue *>(nullptr)->operands(Matmul<Index>(), 0, 0)) of[Vectors];
-  EpilogueOperands<Config, Epilogue, Vectors, Index + 1, side_by_side<Config> && Index + 1 < Config::matmuls>
-      others;
-
-  DEVICE void read(int number, const Epilogue &epilogue, const BlockPlace &place, i64 row, i64 column) {
-    if (!side_by_side<Config> || place.matmul == Index)
-      of[number] = epilogue.operands(Matmul<Index>(), row, column);
-    others.read(number, epilogue, place, row, column);
-  }
-  template <class Shape, class Sums>
-  DEVICE void finish(int number, const Epilogue &epilogue, const Shape &shape, const BlockPlace &place,
-                     i64 row, i64 column, const Sums &sums) const {
-    if (!side_by_side<Config> || place.matmul == Index)
-      epilogue(Matmul<Index>(), row, column, of[number], sums,
-               StoreAt<Config::vector>{row * shape.n(Index) + column});
-    others.finish(number, epilogue, shape, place, row, column, sums);
-  }
-};
-template <class Config, class Epilogue, int Vectors, int Index>
-struct EpilogueOperands<Config, Epilogue, Vectors, Index, false> {
-  DEVICE void read(int, const Epilogue &, const BlockPlace &, i64, i64) {}
-  template <class Shape, class Sums>
-  DEVICE void finish(int, const Epilogue &, const Shape &, const BlockPlace &, i64, i64,
-                     const Sums &) const {}
-};
 
 /// What the epilogue reads for a thread's vectors, and the scales of their sums. Of many vectors it is read
 /// when it is needed.

@@ -25,14 +25,8 @@ template <class Config, class Weights>
 struct SwapCodes : SwapAB<SwapSumsConfig<Config>> {
   using Base = SwapAB<SwapSumsConfig<Config>>;
   using Decoder = decltype(static_cast<const Weights *>(nullptr)->decoder(0, 0, 0));
-  template <class T>
-  struct ZeroOf;
-  template <class T, class Z>
-  struct ZeroOf<Dequantise<T, Z>> {
-    using type = Z;
-  };
   using Pairs = CodePairs<typename Config::type, typename Weights::element, Weights::bits, Config::scale_fits,
-                          typename ZeroOf<Decoder>::type>;
+                          typename Decoder::zero_type>;
   using Entry = typename Pairs::Entry;
   static constexpr int depth = Config::depth, groups_of_warps = Config::groups, bits = Weights::bits;
   static constexpr int code_bytes = depth * bits / 8, code_box = 64 * code_bytes; ///< of a row; of 64 rows

@@ -36,8 +36,13 @@ private:
     plain.prologue.clear();
     limits.append(matmul::sm100Limits(plain, context.target));
     const int64_t swapped = matmul::swapABRows(plain, context.target),
-                  few = std::max(matmul::fewRows(problem), matmul::smallMRows(problem));
-    const int64_t quantised = swapsQuantised(plain, context.target);
+                  few = std::max({matmul::fewRows(problem), matmul::smallMRows(problem),
+                                  matmul::smallMCodesRows(plain, context.target)});
+    int64_t quantised = swapsQuantised(plain, context.target);
+    if (auto apart = matmul::combinedApart(region, context, problem)) {
+      auto products = matmul::analyse(apart->first, plainOutputs(context));
+      quantised = std::max(quantised, swapsQuantised(std::get<matmul::Problem>(products), context.target));
+    }
     for (int64_t rows : {1, 4, 8, 16, 32, 64, 128})
       if ((rows >= 8 && rows <= swapped) || rows <= quantised ||
           (rows <= few && (!swapped || !problem.prologue.empty())))
@@ -56,6 +61,12 @@ private:
     if (!ranges.empty())
       ranges.push_back({problem.m, next, INT64_MAX});
     return ranges;
+  }
+
+  static KernelContext plainOutputs(const KernelContext &context) {
+    KernelContext plain = context;
+    plain.outputs = {};
+    return plain;
   }
 
   /// Many rows are normalised once, not by every block: from some number of rows on a kernel of its own does
@@ -87,7 +98,10 @@ private:
       matmul::Problem multiplied = problem;
       if (split)
         multiplied.prologue.clear();
-      if (takesQuantised(problem, context.target)) {
+      if (auto apart = inTwoKernels(range, region, within, problem)) {
+        others.push_back(std::exchange(all.back(), std::move(*apart)));
+      } else if (takesQuantised(problem, context.target) &&
+                 !matmul::prefersSmallMCodes(problem, context.target)) {
         others.push_back(alternativesFor(range, region, emitter(region, true)).front());
       } else if (!matmul::sm100Refusal(multiplied, context.target)) {
         others.push_back(alternativesFor(range, last, emitter(last, true)).front());
@@ -98,6 +112,28 @@ private:
     if (all.empty())
       return forAnyNumberOfRows(region, context, emitter);
     return withOthers(std::move(all), std::move(others));
+  }
+
+  /// Quantised matmuls that are combined, of more rows than gemm_swap_codes combines and no more than it
+  /// multiplies side by side.
+  static std::optional<PlannedAlternative> inTwoKernels(llvm::ArrayRef<SizeRange> range, const Region &region,
+                                                        const KernelContext &within,
+                                                        const matmul::Problem &problem) {
+    auto apart = takesQuantised(problem, within.target) ? std::nullopt
+                                                        : matmul::combinedApart(region, within, problem);
+    if (!apart)
+      return std::nullopt;
+    auto products = matmul::analyse(apart->first, plainOutputs(within));
+    if (!takesQuantised(std::get<matmul::Problem>(products), within.target))
+      return std::nullopt;
+    PlannedAlternative alternative =
+        alternativesFor(range, apart->first, [products = apart->first](const KernelContext &context) {
+          return emit(products, context);
+        }).front();
+    alternative.kernels.push_back({apart->second, [rest = apart->second](const KernelContext &context) {
+                                     return pointwiseSchedule().plan(rest, context)->emit(context);
+                                   }});
+    return alternative;
   }
 
   /// Where no ranges divide the numbers of rows. With batchInvariant a norm has a kernel of its own, as for
@@ -114,8 +150,10 @@ private:
       };
       return {{{}, {}, {{first, norm}, {second, emitter(second)}}}};
     }
+    if (auto apart = context.batchInvariant ? std::nullopt : inTwoKernels({}, region, context, problem))
+      return withOthers({std::move(*apart)}, alternativesFor({}, region, emitter(region)));
     std::vector<PlannedAlternative> others;
-    if (takesQuantised(problem, context.target) ||
+    if ((takesQuantised(problem, context.target) && !matmul::prefersSmallMCodes(problem, context.target)) ||
         (!context.batchInvariant && !matmul::sm100Refusal(problem, context.target)))
       others = alternativesFor({}, region, emitter(region, true));
     return withOthers(alternativesFor({}, region, emitter(region)), std::move(others));
@@ -147,7 +185,8 @@ private:
   /// Whether it is taken where nothing is measured: see docs/matrix-products.md.
   static bool prefersQuantised(const matmul::Problem &problem, const TargetInfo &target) {
     const bool isCodes = matmul::swapCodesRows(problem, target) > 0;
-    return problem.leastRows > 4 && (isCodes || problem.mostRows <= 64);
+    return problem.leastRows > 4 && !matmul::prefersSmallMCodes(problem, target) &&
+           (isCodes || problem.mostRows <= 64);
   }
 
   /// `takesOther`: the kernel that is not taken where nothing is measured.
@@ -155,7 +194,8 @@ private:
     auto analysed = matmul::analyse(region, context);
     const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
     const TargetInfo &target = context.target;
-    if (takesQuantised(problem, target) && prefersQuantised(problem, target) != takesOther)
+    if (takesQuantised(problem, target) && prefersQuantised(problem, target) != takesOther &&
+        !matmul::prefersSmallMCodes(problem, target))
       return counted(matmul::swapCodesRows(problem, target) > 0
                          ? matmul::emitSwapCodes(region, context, problem)
                          : matmul::emitSwapAB(region, context, problem),
@@ -165,6 +205,7 @@ private:
     auto holds = [&](int64_t rows) { return problem.leastRows >= 1 && problem.mostRows <= rows; };
     KernelDraft draft =
         holds(matmul::swapABRows(problem, context.target)) ? matmul::emitSwapAB(region, context, problem)
+        : matmul::isSmallMCodes(problem, target)           ? matmul::emitSmallMCodes(region, context, problem)
         : matmul::isSmallM(problem)                        ? matmul::emitSmallM(region, context, problem)
         : holds(matmul::gemvRows(problem))                 ? matmul::emitGemv(region, context, problem)
         : holds(matmul::gemvKnRows(problem))               ? matmul::emitGemvKn(region, context, problem)

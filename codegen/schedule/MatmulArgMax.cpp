@@ -1,6 +1,7 @@
 // A matmul with the ops of its epilogue, and the place of the largest element of each row: for few rows
-// gemm_swap_ab, or gemm_swap_codes of quantised weights, finds it while it stores them, and a small kernel
-// looks at what its warps have found; for others kernels of the two parts, as they would be without the group.
+// gemm_swap_ab, or of quantised weights gemm_small_m_codes or gemm_swap_codes, finds it while it stores them,
+// and a small kernel looks at what its warps have found; for others kernels of the two parts, as they would
+// be without the group.
 #include "codegen/schedule/MatmulSwap.h"
 #include "codegen/schedule/PlannedParts.h"
 #include "codegen/schedule/Schedules.h"
@@ -47,7 +48,7 @@ public:
         }
     };
     auto addTogether = [&](int64_t least, int64_t most, const char *variant) {
-      for (int64_t end = 8; least <= most; least = end + 1, end *= 2)
+      for (int64_t end = takesOne ? 1 : 8; least <= most; least = end + 1, end = end == 1 ? 4 : 2 * end)
         if (least <= end)
           all.push_back(together(SizeRange{rows, least, std::min(end, most)}, variant));
     };
@@ -115,7 +116,10 @@ private:
     mostRows = matmul::swapABRows(problem, context.target);
     if (mostRows == 0) {
       mostRows = matmul::swapCodesRows(problem, context.target);
-      usualRows = 5; // fewer are taken by gemm_swap_codes where it measured faster
+      matmul::Problem few = problem;
+      few.leastRows = few.mostRows = 1;
+      takesOne = matmul::prefersSmallMCodes(few, context.target);
+      usualRows = takesOne ? 1 : 5; // fewer are taken by gemm_swap_codes where it measured faster
     }
     if (mostRows == 0)
       return std::string("neither gemm_swap_ab nor gemm_swap_codes takes the matmul");
@@ -153,7 +157,10 @@ private:
     if (!keepsElements())
       own.outputs = unstored;
     const matmul::Problem problem = problemIn(own);
-    KernelDraft draft = matmul::swapCodesRows(problem, context.target) > 0
+    const TargetInfo &target = context.target;
+    KernelDraft draft = matmul::prefersSmallMCodes(problem, target)
+                            ? matmul::emitSmallMCodes(productsRegion, own, problem)
+                        : matmul::swapCodesRows(problem, target) > 0
                             ? matmul::emitSwapCodes(productsRegion, own, problem)
                             : matmul::emitSwapAB(productsRegion, own, problem, nullptr);
     draft.flops = problem.m * problem.n * problem.k * Dim(2);
@@ -195,6 +202,7 @@ private:
   PlannedPart products, choice;
   Dim rows = 1;
   int64_t mostRows = 0;  ///< that one kernel takes
+  bool takesOne = false; ///< one row has a kernel of its own
   int64_t usualRows = 1; ///< from which on it is taken where nothing is measured
 };
 

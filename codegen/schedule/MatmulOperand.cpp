@@ -22,6 +22,23 @@ static std::optional<nn::RepeatedRows> repeatedRows(const Region &region, Value 
   return isInside ? rows : std::nullopt;
 }
 
+/// The constant whose one value all elements have, also where it is expanded outside of the region; null if
+/// they are not known to.
+static nn::ConstantOp knownScalar(Value value) {
+  for (;;) {
+    if (auto argument = llvm::dyn_cast<BlockArgument>(value)) {
+      auto group = llvm::dyn_cast<GroupOp>(argument.getOwner()->getParentOp());
+      if (!group)
+        return {};
+      value = group.getInputs()[argument.getArgNumber()];
+    } else if (llvm::isa<nn::ExpandOp, nn::ReshapeOp>(value.getDefiningOp())) {
+      value = value.getDefiningOp()->getOperand(0);
+    } else {
+      return constantScalar(value) ? value.getDefiningOp<nn::ConstantOp>() : nn::ConstantOp();
+    }
+  }
+}
+
 /// The scales or zero points `value` of an operand of shape `shape`: one for all, one for each index of
 /// `axis`, or, with `block`, one for every block along it.
 static std::optional<Source::Scales> scalesOf(const Region &region, const KernelContext &context, Value value,
@@ -29,10 +46,9 @@ static std::optional<Source::Scales> scalesOf(const Region &region, const Kernel
   Source::Scales scales;
   scales.type = dtype(value);
   scales.blocks.assign(shape.size(), 1);
-  if (constantScalar(value)) {
-    scales.literal = value.getDefiningOp<nn::ConstantOp>();
+  scales.literal = knownScalar(value);
+  if (scales.literal)
     return scales;
-  }
   // Each is that of several neighbours along these dims.
   SmallVector<nn::RepeatedRows> repeats;
   while (auto rows = repeatedRows(region, value)) {

@@ -144,6 +144,11 @@ void emitPrologue(body::KernelSource &source, body::Code &code, const Region &re
 /// The register type of the sum: f32, f64, or an unsigned integer, which wraps as the signed one does.
 DType sumType(DType operand);
 
+/// Quantised matmuls that are combined, and what combines them, as two kernels; nothing if they are none, or
+/// cannot be taken apart. The second one reads the products behind the region's inputs.
+std::optional<std::pair<Region, Region>> combinedApart(const Region &region, const KernelContext &context,
+                                                       const Problem &problem);
+
 /// Finds out which outputs belong to which matmuls. The reason if these do not fit together.
 std::optional<std::string> arrangeMatmuls(const Region &region, const KernelContext &context,
                                           Problem &problem);
@@ -195,6 +200,15 @@ std::optional<std::string> swapCodesRefusal(const Problem &problem, const Target
 /// The most rows of A that gemm_swap_codes takes on this target; 0: none.
 int64_t swapCodesRows(const Problem &problem, const TargetInfo &target);
 KernelDraft emitSwapCodes(const Region &region, const KernelContext &context, const Problem &problem);
+/// The most rows of A that gemm_small_m_codes takes on this target; 0: none.
+int64_t smallMCodesRows(const Problem &problem, const TargetInfo &target);
+/// Whether it takes all numbers of rows that there may be.
+bool isSmallMCodes(const Problem &problem, const TargetInfo &target);
+/// Whether it is taken without measuring others beside it: of up to 4 rows.
+bool prefersSmallMCodes(const Problem &problem, const TargetInfo &target);
+/// The warps of all of its blocks.
+int64_t smallMCodesWarps(const Problem &problem, const TargetInfo &target);
+KernelDraft emitSmallMCodes(const Region &region, const KernelContext &context, const Problem &problem);
 /// So many neighbours of B along k, from a multiple of it on, share scale and zero point; 0: all.
 int64_t neighboursPerScale(const Problem &problem);
 /// Numbers of rows after which another tile of gemm_mma is better.

@@ -127,7 +127,7 @@ std::string GemmSource::epilogue(const Sums &sums) {
 
 std::string GemmSource::findingLargest(const std::string &epilogue, const Sums &sums) {
   source.include("arg_max_epilogue.cuh");
-  return fmt::format("arg_max_epilogue<Config::rows>({}, {}, {})", epilogue,
+  return fmt::format("arg_max_epilogue<Config::rows, {}>({}, {}, {})", sums.warps, epilogue,
                      source.scratch(largestWords(problem.m, context.target), true), sums.partsOfRow);
 }
 
@@ -252,6 +252,8 @@ KernelDraft GemmSource::finish(const Sums &sums, uint32_t threads, uint32_t resi
   if (takesPrologue)
     arguments.push_back(prologue(entry, threads));
   arguments.push_back(epilogue(sums));
+  if (sums.partsOfRow > 0)
+    arguments.back() = findingLargest(arguments.back(), sums);
   entry.line(fmt::format("{}<Config>({});", name, llvm::join(arguments, ", ")));
   return source.finish({.schedule = "matmul",
                         .code = entry.text(),

@@ -16,6 +16,7 @@ struct Sums {
       false; ///< what the epilogue reads is asked for before; the first column is a multiple of the width
   bool sends = false; ///< as KernelContext::sendsTo asks; the epilogue's store is not StoreAt then
   int64_t partsOfRow = 0; ///< where Problem::largest: of each row, what warps find
+  int64_t warps = 4;      ///< of a block, that do
 };
 
 struct TileHeads;
@@ -34,6 +35,8 @@ public:
   void setType(llvm::StringRef member, llvm::StringRef type) { source.config.setType(member, type); }
   /// Config::weights_before_wait: whether B, and which expert's it is, can be read before pdl_wait().
   void setWeightsBeforeWait();
+  /// B also says where scales and zero points lie: see entry_words.cuh.
+  void nameEntries() { namesEntries = true; }
 
   /// `takesPrologue`: the template takes one, where the problem has none too.
   KernelDraft finish(const Sums &sums, uint32_t threads, uint32_t residentBlocks, bool takesPrologue);
@@ -93,7 +96,8 @@ private:
   const Region &region;
   const KernelContext &context;
   const Problem &problem;
-  bool readsEarly = false; ///< see setWeightsBeforeWait()
+  bool readsEarly = false;   ///< see setWeightsBeforeWait()
+  bool namesEntries = false; ///< see nameEntries()
   std::string name;
   body::KernelSource source;
 };

@@ -216,14 +216,16 @@ bool readsSwappedRows(const Problem &problem) {
 }
 
 int64_t largestPartsOfRow(const Problem &problem, const TargetInfo &target) {
+  if (prefersSmallMCodes(problem, target))
+    return smallMCodesWarps(problem, target);
   return warpsOfBlock * (swapCodesRows(problem, target) > 0
                              ? swapCodesBlocks(problem, target)
                              : *blocksOf(problem, chooseSharing(problem, target), target).constant());
 }
 
 Dim largestWords(const Dim &rows, const TargetInfo &target) {
-  const int64_t mostBlocks = 2 * target.multiprocessors;
-  return Dim::min(rows, Dim(mostRows)) * Dim(2 * warpsOfBlock * mostBlocks);
+  constexpr int64_t mostWarps = 16; // on a multiprocessor
+  return Dim::min(rows, Dim(mostRows)) * Dim(2 * mostWarps * target.multiprocessors);
 }
 
 int64_t largestBytes(const Problem &problem) {

@@ -34,6 +34,8 @@ public:
   void writeDecoder();
   /// Of B, those of `count` neighbouring blocks along k. See GemmSource::finishSwapCodes().
   void writeDecoders(int64_t count);
+  /// Of B, where the entries lie: see entry_words.cuh.
+  void writeEntries();
 
 private:
   const Operand &first() const { return *operands.front(); }
@@ -51,6 +53,9 @@ private:
   scalar::Value entryOf(Graph &graph, const ScaleOrZero &found);
   scalar::Value placeOf(Graph &graph, const ScaleOrZero &found);
   std::string vectorText(bool isScale, int64_t count, body::Code &code);
+  /// `load` makes an expression of an address; a literal is an Alike, nothing a NoZeroPoint.
+  std::string entriesText(bool isScale, body::Code &code,
+                          llvm::function_ref<std::string(const ScaleOrZero &, const std::string &)> load);
   std::string decoderType() const;
   scalar::Value scaled(Graph &graph, scalar::Value index, const Dim &stride) {
     return stride == Dim(0) ? graph.index(0) : graph.mul(index, functor.size(graph, stride));
@@ -212,6 +217,25 @@ std::string OperandWriter::decoderType() const {
 }
 
 std::string OperandWriter::vectorText(bool isScale, int64_t count, body::Code &code) {
+  return entriesText(isScale, code, [&](const ScaleOrZero &found, const std::string &address) {
+    return fmt::format("{}<{}, {}>({})", access == scalar::Access::Early ? "load_early_vec" : "load_vec",
+                       body::spelling(found.type), count, address);
+  });
+}
+
+void OperandWriter::writeEntries() {
+  auto asIs = [](const ScaleOrZero &, const std::string &address) { return address; };
+  for (bool isScale : {true, false}) {
+    body::Code code(2);
+    code.line(fmt::format("return {};", entriesText(isScale, code, asIs)));
+    functor.method(
+        fmt::format("DEVICE auto {}(int matmul, i64 i, i64 k) const", isScale ? "scales" : "zeros"), code);
+  }
+}
+
+std::string
+OperandWriter::entriesText(bool isScale, body::Code &code,
+                           llvm::function_ref<std::string(const ScaleOrZero &, const std::string &)> load) {
   if (!entry(first(), isScale))
     return "NoZeroPoint{}";
   std::string choice;
@@ -227,11 +251,11 @@ std::string OperandWriter::vectorText(bool isScale, int64_t count, body::Code &c
       text = fmt::format("Alike<{}>{{{}}}", body::spelling(scalar::registerType(found.type)),
                          printer.value(entryOf(graph, found), code));
     else
-      text = fmt::format("{}<{}, {}>({} + ({}))",
-                         access == scalar::Access::Early ? "load_early_vec" : "load_vec", type, count,
-                         found.packed ? fmt::format("packed<{}>({})", type, functor.input(found.input))
-                                      : functor.input(found.input),
-                         printer.value(placeOf(graph, found), code));
+      text = load(found,
+                  fmt::format("{} + ({})",
+                              found.packed ? fmt::format("packed<{}>({})", type, functor.input(found.input))
+                                           : functor.input(found.input),
+                              printer.value(placeOf(graph, found), code)));
     choice += number + 1 < operands.size() ? fmt::format("matmul == {} ? {} : ", number, text) : text;
   }
   return choice;
@@ -319,7 +343,10 @@ std::string GemmSource::operand(bool isA) {
   if (auto plain = matrix(isA))
     return *plain;
   body::Functor functor(source, isA ? "A" : "B");
-  OperandWriter(problem, isA, functor).write();
+  OperandWriter writer(problem, isA, functor);
+  writer.write();
+  if (!isA && namesEntries)
+    writer.writeEntries();
   source.declare(functor.text());
   return functor.instance();
 }

@@ -15,7 +15,8 @@ constexpr unsigned char poisonByte = 0xff; // a NaN in every float type
 
 struct PendingCopy {
   void *shared;
-  const void *global; ///< null: zeros
+  const void *global;
+  unsigned bytes; ///< of 16; zeros follow
   unsigned group;
 };
 

@@ -91,13 +91,15 @@ struct MachineFunctions {
       runner.fail(thread, fmt::format("{}: address outside the block's shared memory", operation));
   }
 
-  static void copyAsync(abi::Thread *self, void *shared, const void *global, bool valid) {
+  static void copyAsync(abi::Thread *self, void *shared, const void *global, unsigned bytes) {
     Thread &thread = ours(self);
     checkShared(self, shared, 16, "cp_async_16");
-    if (valid && reinterpret_cast<uintptr_t>(global) % 16)
+    if (bytes > 16)
+      thread.runner->fail(thread, "cp_async_16: more than 16 bytes");
+    if (bytes && reinterpret_cast<uintptr_t>(global) % 16)
       thread.runner->fail(thread, "cp_async_16: global address not aligned to 16 bytes");
     std::memset(shared, poisonByte, 16);
-    thread.copies.push_back({shared, valid ? global : nullptr, thread.committedGroups});
+    thread.copies.push_back({shared, global, bytes, thread.committedGroups});
   }
 
   static void commitCopies(abi::Thread *self) { ++ours(self).committedGroups; }
@@ -106,12 +108,13 @@ struct MachineFunctions {
     Thread &thread = ours(self);
     std::vector<PendingCopy> later;
     for (const PendingCopy &copy : thread.copies) {
-      if (copy.group + groupsLeft >= thread.committedGroups)
+      if (copy.group + groupsLeft >= thread.committedGroups) {
         later.push_back(copy);
-      else if (copy.global)
-        std::memcpy(copy.shared, copy.global, 16);
-      else
-        std::memset(copy.shared, 0, 16);
+        continue;
+      }
+      std::memset(copy.shared, 0, 16);
+      if (copy.bytes)
+        std::memcpy(copy.shared, copy.global, copy.bytes);
     }
     thread.copies.swap(later);
   }

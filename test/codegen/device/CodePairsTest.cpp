@@ -21,7 +21,13 @@ struct Kind {
 std::string kernelText(const std::string &name, const Kind &kind) {
   const bool isFit = std::string(kind.type) == kind.scale;
   const std::string zero = kind.zero ? "i32" : "NoZeroPoint";
-  return fmt::format(R"(#include "code_pairs.cuh"
+  return fmt::format(
+      R"(#include "code_pairs.cuh"
+DEVICE {2} code_at(const u8 *bytes, u32 i) {{
+  {2} code;
+  {11}
+  return code;
+}}
 KERNEL(256) {0}(const u32 *scales, i32 *wrong) {{
   using Pairs = CodePairs<{1}, {2}, {3}, {4}, {5}>;
   const u32 byte = thread_x();
@@ -53,22 +59,40 @@ KERNEL(256) {0}(const u32 *scales, i32 *wrong) {{
         count += isNan ? (found & 0x7fffu) <= ({10}) : found != expected;
       }}
     }}
+    // All eight of a word, or two, at once.
+    u8 bytes[8];
+    for (u32 i = 0; i < 8u; ++i)
+      bytes[i] = (u8)(37u * i + byte);
+    u32 words[2];
+    copy_bytes(words, bytes, 8);
+    Vec<u32, 4> pairs;
+    Pairs::pairs(words, entry, Pairs::Masks(), pairs);
+    for (u32 i = 0; i < 8u; ++i) {{
+      const u32 at = {3} == 4 ? i % 4u : i / 2u, half = {3} == 4 ? i / 4u : i % 2u;
+      const {2} code = code_at(bytes, i);
+      const u32 expected = from_f32<{1}>(decoder(code)).bits, found = pairs[at] >> 16u * half & 0xffffu;
+      const bool isNan = (expected & 0x7fffu) > ({10});
+      count += isNan ? (found & 0x7fffu) <= ({10}) : found != expected;
+    }}
   }}
   store(wrong + (block_x() * 256u + byte), count);
 }}
 )",
-                     name, kind.type, kind.code, kind.bits, isFit, zero,
-                     !kind.zero                       ? 0
-                     : std::string(kind.code) == "u8" ? 0
-                     : kind.bits == 4                 ? -8
-                                                      : -128,
-                     !kind.zero       ? 1
-                     : kind.bits == 4 ? (std::string(kind.code) == "u8" ? 16 : 8)
-                                      : (std::string(kind.code) == "u8" ? 256 : 128),
-                     kind.zero ? "decoder.zero = zero;" : "(void)zero;",
-                     kind.bits == 4 ? fmt::format("code = half_byte<{}>(byte >> 4u * half & 15u);", kind.code)
-                                    : "copy_bytes(&code, bytes + at + half, 1);",
-                     std::string(kind.type) == "f16" ? "0x7c00u" : "0x7f80u");
+      name, kind.type, kind.code, kind.bits, isFit, zero,
+      !kind.zero                       ? 0
+      : std::string(kind.code) == "u8" ? 0
+      : kind.bits == 4                 ? -8
+                                       : -128,
+      !kind.zero       ? 1
+      : kind.bits == 4 ? (std::string(kind.code) == "u8" ? 16 : 8)
+                       : (std::string(kind.code) == "u8" ? 256 : 128),
+      kind.zero ? "decoder.zero = zero;" : "(void)zero;",
+      kind.bits == 4 ? fmt::format("code = half_byte<{}>(byte >> 4u * half & 15u);", kind.code)
+                     : "copy_bytes(&code, bytes + at + half, 1);",
+      std::string(kind.type) == "f16" ? "0x7c00u" : "0x7f80u",
+      kind.bits == 4
+          ? fmt::format("code = half_byte<{}>((u32)bytes[i / 2u] >> i % 2u * 4u & 15u);", kind.code)
+          : "copy_bytes(&code, bytes + i, 1);");
 }
 
 /// Zero, the least subnormal one, subnormal and normal ones of odd digits, one, the largest that are

@@ -85,8 +85,8 @@ TEST(MatmulArgMax, KernelsOfCodesCompile) {
       return %0 : tensor<?xi64>
     }})",
                                              w, s, block));
-    EXPECT_EQ(ends, block == 16 ? (std::vector<int64_t>{4, 8, 16, 32, 64})
-                                : (std::vector<int64_t>{4, 8, 16, 32, 64, 128}));
+    EXPECT_EQ(ends, block == 16 ? (std::vector<int64_t>{1, 4, 8, 16, 32, 64})
+                                : (std::vector<int64_t>{1, 4, 8, 16, 32, 64, 128}));
   }
 }
 

@@ -166,7 +166,10 @@ TEST(MatmulQuant, FewRowsOnTensorCores) {
     for (int m : {6, 13, 64}) {
       const std::string type = m == 13 ? "f16" : "bf16";
       auto narrow = [&](int n, int k, const Quantised &b) {
-        EXPECT_NE(run({m, n, k, transpose, {""}, b, type}).find("gemm_small_m<Config>"), std::string::npos);
+        const bool ahead = transpose && m <= 32 && b.block != 4; // see MatmulSmallMCodesTest.cpp
+        EXPECT_NE(run({m, n, k, transpose, {""}, b, type})
+                      .find(ahead ? "gemm_small_m_codes<Config>" : "gemm_small_m<Config>"),
+                  std::string::npos);
       };
       const std::string blocks = transpose ? "72x3" : "3x72";
       narrow(72, 96, {"i8", blocks, transpose ? 1 : 0, 32, true});

@@ -1,0 +1,135 @@
+// Up to 32 rows, quantised weights whose codes warps copy ahead: see gemm_small_m_codes.cuh.
+#include "QuantisedMatmul.h"
+
+namespace fusion::test {
+namespace {
+
+using Form = QuantisedMatmul;
+
+bool has(const std::string &source, const std::string &part) {
+  return source.find(part) != std::string::npos;
+}
+
+/// Beside gemm_swap_codes it is the first of up to 4 rows, and the other one of more.
+std::string run(const Form &form, uint32_t arch = 90) {
+  const double tolerance = std::string(form.type) == "f16" ? 1e-3 : 6e-3;
+  auto fillAll = [](unsigned index, Tensor &tensor) {
+    if (index > 1) // x and the bias are as they are
+      fill(index, tensor);
+  };
+  return check(matmulSchedule(), {.text = module(form),
+                                  .tolerance = form.gated ? 2 * tolerance : tolerance,
+                                  .fill = fillAll,
+                                  .arch = arch,
+                                  .variant = form.m > 4 && arch == 90 ? otherKernelVariant : ""});
+}
+
+std::string takes(const Form &form, uint32_t arch = 90) {
+  const std::string source = run(form, arch);
+  EXPECT_TRUE(has(source, "gemm_small_m_codes<Config>")) << source;
+  return source;
+}
+
+TEST(MatmulSmallMCodes, RowsAtTheEndsOfRanges) {
+  for (int m : {1, 2, 4, 5, 8, 9, 16, 17, 24, 25, 32}) {
+    takes({m, 72, 272, "f8E4M3FN"});
+    takes({m, 72, 288, "ui4", "bf16", "bf16", 32, true});
+  }
+}
+
+/// Each type of codes to each type, with scales of that type and of f32.
+TEST(MatmulSmallMCodes, Types) {
+  for (const char *type : {"bf16", "f16"})
+    for (const char *scales : {type, "f32"}) {
+      for (const char *codes : {"i8", "ui8"})
+        for (bool zero : {false, true})
+          takes({3, 72, 272, codes, type, scales, zero ? 64 : 0, zero});
+      for (const char *codes : {"i4", "ui4"})
+        for (bool zero : {false, true})
+          takes({3, 72, 288, codes, type, scales, zero ? 32 : 0, zero});
+      for (const char *codes : {"f8E4M3FN", "f8E5M2"})
+        takes({3, 72, 272, codes, type, scales, -1});
+    }
+}
+
+/// Of blocks that are shorter than a lane's codes, than a step, and longer; whose entries begin in the middle
+/// of a word, or end with K.
+TEST(MatmulSmallMCodes, Blocks) {
+  for (int block : {16, 32, 64, 128, 256, 512})
+    for (int k : {512, 544, 1056}) {
+      takes({2, 40, k, "ui4", "f16", "f16", block, true});
+      takes({2, 40, k, "i4", "bf16", "f32", block, false});
+      takes({2, 40, k, "i8", "f16", "f16", block, true});
+    }
+  EXPECT_TRUE(has(takes({2, 40, 512, "ui4", "f16", "f16", 32, true}), "scale_words = 1, zero_words = 1,"));
+  EXPECT_TRUE(has(takes({2, 40, 544, "ui4", "f16", "f16", 32, true}), "scale_words = 2, zero_words = 2,"));
+}
+
+/// All warps share out K of a tile, some of them, or each has tiles of its own; one turn, or several.
+TEST(MatmulSmallMCodes, WaysToShareOut) {
+  for (auto [n, k, split] : {std::tuple(72, 2304, 16), std::tuple(4096, 544, 8), std::tuple(20000, 272, 1),
+                             std::tuple(40000, 256, 2)}) {
+    const std::string source = takes({2, n, k, "i8", "f16", "f16", 16});
+    EXPECT_TRUE(has(source, fmt::format("k_split = {},", split))) << n << source;
+  }
+}
+
+TEST(MatmulSmallMCodes, TwoInOneResult) {
+  for (int m : {1, 7, 20})
+    for (const char *codes : {"ui4", "f8E5M2"})
+      takes({m, 136, 544, codes, "bf16", "bf16", 32, codes[0] == 'u', true});
+}
+
+TEST(MatmulSmallMCodes, SideBySide) {
+  EXPECT_TRUE(has(check(matmulSchedule(), {.text = R"(
+    func.func @main(%x: tensor<3x272xf16>, %q: tensor<200x272xi8>, %qs: tensor<200x17xf16>, %k: tensor<72x272xi8>, %ks: tensor<72x17xf16>)
+        -> (tensor<3x200xf16>, tensor<3x72xf16>) {
+      %0, %1 = fusion.group "g" schedule "matmul" (%a = %x, %b = %q, %c = %qs, %d = %k, %e = %ks)
+          : (tensor<3x272xf16>, tensor<200x272xi8>, tensor<200x17xf16>, tensor<72x272xi8>, tensor<72x17xf16>)
+          -> (tensor<3x200xf16>, tensor<3x72xf16>) {
+        %v = nn.dequantize %b, %c {axis = 1 : i64, block_size = 16 : i64} : (tensor<200x272xi8>, tensor<200x17xf16>) -> tensor<200x272xf16>
+        %w = nn.dequantize %d, %e {axis = 1 : i64, block_size = 16 : i64} : (tensor<72x272xi8>, tensor<72x17xf16>) -> tensor<72x272xf16>
+        %y = nn.matmul %a, %v {transpose_b = true} : (tensor<3x272xf16>, tensor<200x272xf16>) -> tensor<3x200xf16>
+        %z = nn.matmul %a, %w {transpose_b = true} : (tensor<3x272xf16>, tensor<72x272xf16>) -> tensor<3x72xf16>
+        fusion.yield %y, %z : tensor<3x200xf16>, tensor<3x72xf16>
+      }
+      return %0, %1 : tensor<3x200xf16>, tensor<3x72xf16>
+    })",
+                                           .tolerance = 1e-3}),
+                  "gemm_small_m_codes<Config>"));
+}
+
+/// A zero point that is expanded outside of the kernel is known in it.
+TEST(MatmulSmallMCodes, ZeroPointOfAll) {
+  const std::string source = check(matmulSchedule(), {.text = R"(
+    func.func @main(%x: tensor<3x256xf16>, %q: tensor<48x256xui8>, %s: tensor<48x8xf16>) -> tensor<3x48xf16> {
+      %c = nn.constant {value = dense<128> : tensor<ui8>} : () -> tensor<ui8>
+      %z = nn.expand %c {shape = [48, 8]} : (tensor<ui8>) -> tensor<48x8xui8>
+      %y = fusion.group "g" schedule "matmul" (%a = %x, %b = %q, %d = %s, %e = %z)
+          : (tensor<3x256xf16>, tensor<48x256xui8>, tensor<48x8xf16>, tensor<48x8xui8>) -> tensor<3x48xf16> {
+        %w = nn.dequantize %b, %d, %e {axis = 1 : i64, block_size = 32 : i64} : (tensor<48x256xui8>, tensor<48x8xf16>, tensor<48x8xui8>) -> tensor<48x256xf16>
+        %r = nn.matmul %a, %w {transpose_b = true} : (tensor<3x256xf16>, tensor<48x256xf16>) -> tensor<3x48xf16>
+        fusion.yield %r : tensor<3x48xf16>
+      }
+      return %y : tensor<3x48xf16>
+    })",
+                                                      .tolerance = 1e-3});
+  EXPECT_TRUE(has(source, "Alike<u8>{(u8)128}")) << source;
+}
+
+/// Also where the GPU has no warpgroups.
+TEST(MatmulSmallMCodes, Ampere) {
+  takes({1, 72, 288, "ui4", "bf16", "bf16", 32, true}, 80);
+  takes({12, 72, 288, "ui4", "f16", "f16", 32, true}, 89);
+}
+
+TEST(MatmulSmallMCodes, OthersKeepTheirKernels) {
+  for (const Form &form :
+       {Form{3, 72, 264}, Form{3, 72, 272, "i8", "f32"}, Form{33, 72, 272},
+        Form{3, 72, 288, "ui4", "bf16", "bf16", 8}, Form{3, 72, 288, "ui4", "bf16", "bf16", 48},
+        Form{3, 72, 96, "ui4", "bf16", "bf16", 32}})
+    EXPECT_FALSE(has(run(form), "gemm_small_m_codes<Config>"));
+}
+
+} // namespace
+} // namespace fusion::test
