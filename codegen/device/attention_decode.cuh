@@ -12,6 +12,8 @@
 //                   kernel reads them there; one block of each head writes them into the cache, at
 //                   body.new_key_rows(entry, kv_head) and new_value_rows, which begin at key 0
 //   keys_before_wait   if so: no kernel that may still run writes the caches
+// Where it says `bounds_before_wait = true`, no kernel that may still run writes what last_key() and
+// first_key() read.
 
 #include "attention_rows.cuh"
 #include "clusters.cuh"

@@ -227,7 +227,7 @@ DEVICE void attention_decode_mma(const Body &body, const Heads &heads = Heads())
   launch_before_wait<Config>();
   if (has_no_work<Config>())
     return;
-  if constexpr (is_bounded<Config> || is_paged<Config>)
+  if constexpr ((is_bounded<Config> && !Config::bounds_before_wait) || is_paged<Config>)
     pdl_wait();
   const DecodeTile tile = decode_tile<Config>(body, rows);
   const BlockResults<Config, rows> blocks = start_merge<Config, rows>(tile);

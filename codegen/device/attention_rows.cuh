@@ -31,7 +31,7 @@
 /// What a Config may leave out. Those that make heads: see attention_decode.cuh.
 struct AttentionConfig {
   static constexpr bool has_sink = false, makes_heads = false, makes_queries = false, extends_keys = false,
-                        keeps_new_rows = false, keys_before_wait = false;
+                        keeps_new_rows = false, keys_before_wait = false, bounds_before_wait = false;
   static constexpr int ring = 0;
 };
 
@@ -112,7 +112,8 @@ struct KeyRange {
   Index first, end;
   Index inner, inner_end;
 };
-// Where queries have keys of their own it is called by all lanes of a warp, after pdl_wait().
+// Where queries have keys of their own it is called by all lanes of a warp, after pdl_wait() unless
+// Config::bounds_before_wait.
 template <class Config, class Index, class Body>
 DEVICE KeyRange<Index> key_range(const Body &body, const RowTile<Index> &tile, int rows) {
   const Index from = query_of(body, tile.row0),

@@ -166,7 +166,16 @@ void KernelBuilder::writeBound(const char *name, const nn::KeyBound &bound, cons
   if (bound.limit)
     source.body.method(
         fmt::format("DEVICE i64 {}(i64{}, i64 query) const", name, problem.isRagged ? "" : " entry"),
-        fmt::format("(i64)load({}){}", rowOf(bound.limit), bound.isExclusive ? exclusion : ""));
+        fmt::format("(i64){}({}){}", knowsBoundsEarly() ? "load_early" : "load", rowOf(bound.limit),
+                    bound.isExclusive ? exclusion : ""));
+}
+
+bool KernelBuilder::knowsBoundsEarly() const {
+  const KernelContext &context = problem.made ? problem.made->context : problem.context;
+  auto isKnown = [&](const nn::KeyBound &bound) {
+    return !bound.limit || context.isIndependentOfPredecessor(inputOf(bound.limit));
+  };
+  return problem.bounds && isKnown(problem.bounds->above) && isKnown(problem.bounds->below);
 }
 
 void KernelBuilder::writeMask() {

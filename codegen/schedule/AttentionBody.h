@@ -41,6 +41,9 @@ public:
   std::string tensorMap(mlir::Value operand, TensorMapArgument map) {
     return source.tensorMap(inputOf(operand), std::move(map));
   }
+  /// Whether no kernel that may still run writes what limits the keys; last_key() and first_key() then read
+  /// it past the L1.
+  bool knowsBoundsEarly() const;
   KernelDraft finish(const Launch &launch);
 
 private:

@@ -164,6 +164,8 @@ KernelDraft emitMma(const Problem &problem) {
   kernel.config("queries_aligned", readsVectors(problem.view(op.getQ()), vectorLength));
   if (problem.made && problem.made->keptKeys)
     kernel.config("keys_before_wait", problem.made->readsCachesEarly());
+  if (kernel.knowsBoundsEarly())
+    kernel.config("bounds_before_wait", true);
   const bool early = problem.context.mayLaunchEarly;
   if (early)
     kernel.config("launches_early", true);
