@@ -258,7 +258,8 @@ void CandidatePool::preferLarger() {
 }
 
 /// A group and those of its parts that have all of its ops, by the times of their kernels: what each saves
-/// was measured beside kernels of its ops alone, whose times in a row are less than their sum.
+/// was measured beside kernels of its ops alone, whose times in a row are less than their sum. The noise of a
+/// measurement does not choose the parts.
 void CandidatePool::compareTimes(Candidate &whole, ArrayRef<size_t> others) {
   if (whole.fusedTime <= 0 || whole.score < 0)
     return;
@@ -284,6 +285,8 @@ void CandidatePool::compareTimes(Candidate &whole, ArrayRef<size_t> others) {
   const double gain = time - whole.fusedTime;
   if (std::abs(gain) > noiseOf(time))
     whole.score = std::max(score + scoreOfSaving(gain), 0.0);
+  else
+    whole.score = std::max(whole.score, score + 1);
 }
 
 /// Over all groups of its parts together.
