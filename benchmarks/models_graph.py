@@ -5,7 +5,7 @@ import random
 import struct
 from dataclasses import dataclass
 
-from graph import WEIGHTS, Graph, Spec
+from graph import BYTES, WEIGHTS, Graph, Spec
 
 BLOCK = 1 << 20
 WINDOW = 512
@@ -28,6 +28,12 @@ class Model:
     eps: float = 1e-5
     experts: int = 0  # of which `slots` compute a token; `ffn` is then the width of one
     slots: int = 0
+    # Of so many weights along k that share a scale: those of matmuls are codes of 4 bits less 8, as
+    # onnxruntime-genai's builder writes them; the embedding is not. 0: 16 bits.
+    block: int = 0
+
+    def weight_bytes(self, count):
+        return count * (0.5 + 2 / self.block) if self.block else 2 * count
 
     def windowed(self, layer):
         return self.gemma and layer % 6 != 5
@@ -41,8 +47,8 @@ class Model:
         layer += 3 * self.hidden * self.ffn * hit + self.experts * self.hidden
         read = sum(min(past, WINDOW) if self.windowed(i) else past for i in range(self.layers))
         caches = batch * 2 * kv * (read + self.layers * new)
-        ends = self.vocabulary * self.hidden + batch * new * self.hidden + batch * self.vocabulary
-        return 2 * (self.layers * layer + caches + ends)
+        rows = caches + batch * new * self.hidden + batch * self.vocabulary
+        return self.weight_bytes(self.layers * layer + self.vocabulary * self.hidden) + 2 * rows
 
     def step_flops(self, batch, new, past):
         inner, kv = self.heads * self.width, self.kv_heads * self.width
@@ -64,11 +70,15 @@ MODELS = {
     # A quarter of the layers of Qwen3-30B-A3B: the whole one has 61 GB of weights.
     "qwen3-30b-a3b-12-layers":
     Model(12, 2048, 768, 32, 4, 128, 151936, 1e6, qk_norm=True, tied=False, eps=1e-6, experts=128, slots=8),
+    "llama-3.2-1b-int4":
+    Model(16, 2048, 8192, 32, 8, 64, 128256, 5e5, tied=False, block=32),
     # For machines without a GPU.
     "tiny":
     Model(2, 64, 96, 4, 2, 16, 96, 1e4, qk_norm=True),
     "tiny-experts":
     Model(2, 64, 40, 4, 2, 16, 96, 1e4, qk_norm=True, experts=6, slots=2),
+    "tiny-int4":
+    Model(2, 128, 192, 4, 2, 32, 96, 1e4, tied=False, block=32),
     "tiny-gemma":
     Model(6, 64, 96, 4, 1, 16, 96, 1e4, qk_norm=True, gemma=True),
 }
@@ -86,11 +96,11 @@ class Writer:
         self.row = ("batch", "new", self.m.hidden)
         self.build()
 
-    def weight(self, name, *dims):
+    def weight(self, name, *dims, dtype=None):
         if name in self.places:
             return self.places[name][2]
         offset = self.g.weight_bytes
-        value = self.g.weight(name, Spec(self.d, dims, weight=True))
+        value = self.g.weight(name, Spec(dtype or self.d, dims, weight=True))
         self.places[name] = (offset, dims, value)
         return value
 
@@ -101,8 +111,20 @@ class Writer:
         return self.op("rms_norm", [x, self.weight(name, x.dims[-1])], x.dims, eps=self.m.eps)
 
     def linear(self, x, name, columns):
-        return self.op("matmul", [x, self.weight(name, columns, x.dims[-1])], (*x.dims[:-1], columns),
+        return self.op("matmul", [x, self.matrix(name, columns, x.dims[-1])], (*x.dims[:-1], columns),
                        transpose_b=True)
+
+    def matrix(self, name, columns, rows):
+        block = self.m.block
+        if not block:
+            return self.weight(name, columns, rows)
+        scales = self.weight(f"{name}.scales", columns, rows // block)
+        eight = self.op("constant", [], (), dtype="ui4", raw="value = dense<8> : tensor<ui4>")
+        eights = self.op("expand", [eight], scales.dims, dtype="ui4", shape=list(scales.dims))
+        return self.op("dequantize", [self.weight(f"{name}.codes", columns, rows, dtype="ui4"), scales, eights],
+                       (columns, rows),
+                       axis=1,
+                       block_size=block)
 
     def angles(self, positions):
         half = self.m.width // 2
@@ -208,14 +230,18 @@ class Writer:
     def write(self, folder):
         source = random.Random(1)
         # Numbers of 16 bits, of a deviation of about 0.02: a random mantissa under one of two exponents.
-        # Norms' are 1.
+        # Norms' are 1. Scales of codes are from 2^-8 to 2^-7.
         pattern = bytearray(source.randbytes(BLOCK))
         pattern[1::2] = bytes(source.choice((0x3c, 0xbc)) for _ in range(BLOCK // 2))
         with open(f"{folder}/{WEIGHTS}", "wb") as file:
-            for name, (offset, dims, _) in self.places.items():
+            codes, scales = source.randbytes(BLOCK), bytearray(source.randbytes(BLOCK))
+            scales[0::2] = bytes(byte | 0x80 for byte in scales[0::2])
+            scales[1::2] = b"\x3b" * (BLOCK // 2)
+            for name, (offset, dims, value) in self.places.items():
                 file.seek(offset)
-                size, start = 2 * math.prod(dims), source.randrange(BLOCK // 2) * 2
-                block = b"\x80\x3f" * dims[0] if len(dims) == 1 else bytes(pattern[start:] + pattern[:start])
+                size, start = int(BYTES[value.dtype] * math.prod(dims)), source.randrange(BLOCK // 2) * 2
+                block = codes if value.dtype == "ui4" else scales if name.endswith(".scales") else pattern
+                block = b"\x80\x3f" * dims[0] if len(dims) == 1 else bytes(block[start:] + block[:start])
                 while size > 0:
                     file.write(block[:min(len(block), size)])
                     size -= len(block)

@@ -124,8 +124,9 @@ class Models(ToolTest):
 
     def test_whole_models(self):
         """Kernels are planned, and the prompt's step and the steps after it are one graph."""
-        layers = {"tiny": 2, "tiny-experts": 2, "tiny-gemma": 6}
-        fired = {"tiny": "gated_matmul=2", "tiny-experts": "router=2", "tiny-gemma": "gated_matmul=6"}
+        layers = {"tiny": 2, "tiny-experts": 2, "tiny-int4": 2, "tiny-gemma": 6}
+        fired = {"tiny": "gated_matmul=2", "tiny-experts": "router=2", "tiny-int4": "gated_matmul=2",
+                 "tiny-gemma": "gated_matmul=6"}
         for name, count in layers.items():
             model = self.written(name)
             self.run_tool("fusion-opt", model, "--fuse", "--sample=greedy", "--kv-capacity=8",
@@ -142,10 +143,12 @@ class Models(ToolTest):
 
     def test_limit_of_whole_models(self):
         """The bytes of a step are those of all weights but norms, of caches, of the ids' rows, of logits."""
-        for name in ("tiny", "tiny-experts"):
+        for name in ("tiny", "tiny-experts", "tiny-int4"):
             writer = models_graph.Writer(name)
             m, (batch, new, past) = writer.m, (64, 1, 6)  # as many tokens as to choose nearly every expert
-            weights = sum(2 * math.prod(dims) for _, dims, _ in writer.places.values() if len(dims) > 1)
+            weights = sum(models_graph.BYTES[value.dtype] * math.prod(dims)
+                          for name, (_, dims, value) in writer.places.items()
+                          if len(dims) > 1 and (m.tied or name != "embed"))
             caches = m.layers * 2 * m.kv_heads * m.width * batch * (past + new) * 2
             ends = 2 * batch * (new * m.hidden + m.vocabulary)
             self.assertAlmostEqual(m.step_bytes(batch, new, past) / (weights + caches + ends), 1, places=6)
