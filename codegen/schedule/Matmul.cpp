@@ -100,8 +100,7 @@ private:
         multiplied.prologue.clear();
       if (auto apart = inTwoKernels(range, region, within, problem)) {
         others.push_back(std::exchange(all.back(), std::move(*apart)));
-      } else if (takesQuantised(problem, context.target) &&
-                 !matmul::prefersSmallMCodes(problem, context.target)) {
+      } else if (takesQuantised(problem, context.target)) {
         others.push_back(alternativesFor(range, region, emitter(region, true)).front());
       } else if (!matmul::sm100Refusal(multiplied, context.target)) {
         others.push_back(alternativesFor(range, last, emitter(last, true)).front());
@@ -153,7 +152,7 @@ private:
     if (auto apart = context.batchInvariant ? std::nullopt : inTwoKernels({}, region, context, problem))
       return withOthers({std::move(*apart)}, alternativesFor({}, region, emitter(region)));
     std::vector<PlannedAlternative> others;
-    if ((takesQuantised(problem, context.target) && !matmul::prefersSmallMCodes(problem, context.target)) ||
+    if (takesQuantised(problem, context.target) ||
         (!context.batchInvariant && !matmul::sm100Refusal(problem, context.target)))
       others = alternativesFor({}, region, emitter(region, true));
     return withOthers(alternativesFor({}, region, emitter(region)), std::move(others));
@@ -178,15 +177,15 @@ private:
   static int64_t swapsQuantised(const matmul::Problem &problem, const TargetInfo &target) {
     return std::max(matmul::swapCodesRows(problem, target), matmul::swapBytesRows(problem, target));
   }
-  /// Whether it takes all numbers of rows that there may be.
+  /// Whether it takes all numbers of rows that there may be, and another kernel is not known to be faster.
   static bool takesQuantised(const matmul::Problem &problem, const TargetInfo &target) {
-    return problem.leastRows >= 1 && problem.mostRows <= swapsQuantised(problem, target);
+    return problem.leastRows >= 1 && problem.mostRows <= swapsQuantised(problem, target) &&
+           !matmul::prefersSmallMCodes(problem, target);
   }
   /// Whether it is taken where nothing is measured: see docs/matrix-products.md.
   static bool prefersQuantised(const matmul::Problem &problem, const TargetInfo &target) {
     const bool isCodes = matmul::swapCodesRows(problem, target) > 0;
-    return problem.leastRows > 4 && !matmul::prefersSmallMCodes(problem, target) &&
-           (isCodes || problem.mostRows <= 64);
+    return problem.leastRows > 4 && (isCodes || problem.mostRows <= 64);
   }
 
   /// `takesOther`: the kernel that is not taken where nothing is measured.
@@ -194,8 +193,7 @@ private:
     auto analysed = matmul::analyse(region, context);
     const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
     const TargetInfo &target = context.target;
-    if (takesQuantised(problem, target) && prefersQuantised(problem, target) != takesOther &&
-        !matmul::prefersSmallMCodes(problem, target))
+    if (takesQuantised(problem, target) && prefersQuantised(problem, target) != takesOther)
       return counted(matmul::swapCodesRows(problem, target) > 0
                          ? matmul::emitSwapCodes(region, context, problem)
                          : matmul::emitSwapAB(region, context, problem),
