@@ -18,8 +18,10 @@ int64_t heldRows(const Problem &problem) {
   return rows < 8 ? rows : productRows(problem);
 }
 
-/// Warps of a block. Of two accumulators each has twice as much to do.
-int64_t warpsOf(const Problem &problem) { return problem.accumulators() > 1 ? 8 : 16; }
+/// Warps of a block. Two accumulators, and more rows, want the registers of twice as many.
+int64_t warpsOf(const Problem &problem) {
+  return problem.accumulators() > 1 || productRows(problem) > 16 ? 8 : 16;
+}
 int64_t bitsOf(const Operand &operand) { return operand.packed ? 4 : 8; }
 int64_t laneCodes(const Problem &problem) { return 8 * wordBytes / bitsOf(problem.b); }
 
@@ -29,6 +31,11 @@ struct Sharing {
   int64_t kSplit = 1; ///< warps that share out K of a tile
   int64_t stages = 2; ///< steps that a warp has on their way
 };
+
+bool scaleFits(const Problem &problem) {
+  const Decode &decode = *problem.b.decode;
+  return !decode.scale->literal && decode.scale->type == decode.type;
+}
 
 /// Codes of a step that share a scale; 0: all of K do.
 int64_t scaleDepth(const Problem &problem, int64_t depth) {
@@ -175,8 +182,9 @@ static uint32_t residentBlocks(const Problem &problem, const Sharing &sharing) {
     return 1;
   if (problem.accumulators() > 1)
     return 2;
-  return (!zero || zero->literal) && bitsOf(problem.b) == 4 && scaleDepth(problem, sharing.depth) >= 32 &&
-                 problem.k.knownMultipleOf(sharing.depth) && hasWholeWords(problem)
+  return (!zero || zero->literal) && scaleFits(problem) && bitsOf(problem.b) == 4 &&
+                 scaleDepth(problem, sharing.depth) >= 32 && problem.k.knownMultipleOf(sharing.depth) &&
+                 hasWholeWords(problem)
              ? 2
              : 1;
 }
@@ -193,8 +201,7 @@ KernelDraft emitSmallMCodes(const Region &region, const KernelContext &context, 
   source.set("stages", sharing.stages);
   const int64_t depth = scaleDepth(problem, sharing.depth);
   source.set("scale_depth", depth);
-  const Decode &decode = *problem.b.decode;
-  source.set("scale_fits", !decode.scale->literal && decode.scale->type == decode.type);
+  source.set("scale_fits", scaleFits(problem));
   source.set("scale_words", wordsOf(problem, true, sharing.depth));
   source.set("zero_words", wordsOf(problem, false, sharing.depth));
   source.set("whole_steps", problem.k.knownMultipleOf(sharing.depth));
