@@ -145,10 +145,11 @@ class Require(ToolTest):
 
     def test_a_plan(self):
         self.run_tool("fusion-opt", LLAMA, "--fuse", "--require-plan", "-o", "f.mlir")
-        heads = "tensor<1x2x4x?xf32>"
+        heads = "tensor<1x?x4x?xf32>"
         model = self.write("m.mlir", f"""
-            func.func @main(%x: {heads} {{nn.name = "x", nn.dims = [1, 2, 4, "size"]}}) -> {heads} {{
-              %0 = nn.attention %x, %x, %x {{scale = 1.0 : f32}} : ({heads}, {heads}, {heads}) -> {heads}
+            func.func @main(%x: {heads} {{nn.name = "x", nn.dims = [1, "heads", 4, "size"]}},
+                            %y: {heads} {{nn.name = "y", nn.dims = [1, "kv_heads", 4, "size"]}}) -> {heads} {{
+              %0 = nn.attention %x, %y, %y {{scale = 1.0 : f32}} : ({heads}, {heads}, {heads}) -> {heads}
               return %0 : {heads}
             }}""")
         why = ["no GPU plan for sm_90a: nn.attention at", "the head size of the queries is not static"]
