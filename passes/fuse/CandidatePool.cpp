@@ -258,8 +258,8 @@ void CandidatePool::preferLarger() {
 }
 
 /// A group and those of its parts that have all of its ops, by the times of their kernels: what each saves
-/// was measured beside kernels of its ops alone, whose times in a row are less than their sum. The noise of a
-/// measurement does not choose the parts.
+/// was measured beside kernels of its ops alone, whose times in a row are less than their sum. Of a group
+/// that saves more bytes the noise of a measurement does not choose the parts.
 void CandidatePool::compareTimes(Candidate &whole, ArrayRef<size_t> others) {
   if (whole.fusedTime <= 0 || whole.score < 0)
     return;
@@ -273,19 +273,21 @@ void CandidatePool::compareTimes(Candidate &whole, ArrayRef<size_t> others) {
   llvm::stable_sort(parts, [](const Candidate *a, const Candidate *b) { return a->score > b->score; });
   llvm::SmallPtrSet<Operation *, 16> taken;
   double score = 0, time = 0;
+  int64_t bytesSaved = 0;
   for (const Candidate *part : parts) {
     if (llvm::any_of(part->ops, [&](Operation *op) { return taken.contains(op); }))
       continue;
     taken.insert(part->ops.begin(), part->ops.end());
     score += part->score;
     time += part->fusedTime;
+    bytesSaved += part->bytesSaved;
   }
   if (llvm::any_of(whole.ops, [&](Operation *op) { return !taken.contains(op) && costOf(op) > 0; }))
     return;
   const double gain = time - whole.fusedTime;
   if (std::abs(gain) > noiseOf(time))
     whole.score = std::max(score + scoreOfSaving(gain), 0.0);
-  else
+  else if (whole.bytesSaved > bytesSaved)
     whole.score = std::max(whole.score, score + 1);
 }
 

@@ -242,6 +242,33 @@ func.func @main(%x: !t {nn.dims = ["batch", 1, 64]}, %r: !t {nn.dims = ["batch",
   EXPECT_EQ(firedWith({4.5, 8.5}), 0u); // saves 4.0
 }
 
+/// A group that saves more bytes than its parts, and takes as long as they, is taken.
+TEST(Profit, NoiseDoesNotChooseTheParts) {
+  constexpr const char *text = R"(
+!t = tensor<?x1x64xf16>
+!u = tensor<?x1x256xf16>
+func.func @main(%x: !t {nn.dims = ["batch", 1, 64]}) -> !u {
+  %w = nn.constant {value = dense<0.5> : tensor<64x256xf16>} : () -> tensor<64x256xf16>
+  %v = nn.constant {value = dense<0.25> : tensor<64x256xf16>} : () -> tensor<64x256xf16>
+  %0 = nn.matmul %x, %w : (!t, tensor<64x256xf16>) -> !u
+  %1 = nn.matmul %x, %v : (!t, tensor<64x256xf16>) -> !u
+  %2 = nn.silu %0 : (!u) -> !u
+  %3 = nn.mul %2, %1 : (!u, !u) -> !u
+  return %3 : !u
+})";
+  auto firedWith = [&](Times whole) {
+    MadeUp times([&](const Candidate &candidate) {
+      return candidate.pattern == "gated_matmul"       ? whole
+             : candidate.pattern == "qkv_matmul"       ? Times{9, 18}
+             : candidate.pattern == "gated_activation" ? Times{1, 2.4}
+                                                       : Times{9, 5};
+    });
+    return lowered(text, &times).patterns["gated_matmul"].fired.size();
+  };
+  EXPECT_EQ(firedWith({10, 20}), 1u); // saves 10, the parts 10.4
+  EXPECT_EQ(firedWith({11, 20}), 0u); // slower than the parts
+}
+
 TEST(Profit, WhatCannotBeMeasuredIsModelled) {
   MadeUp half([](const Candidate &candidate) -> Result<Times> {
     if (candidate.root->getName().getStringRef() == "nn.rms_norm")
