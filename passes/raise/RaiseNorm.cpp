@@ -225,8 +225,19 @@ void noteUnscaled(Operation *root, const MeanSquare &stats) {
                                : "statistics are computed in " + typeName(stats.source) + ", not in f32");
 }
 
+/// The statistics whose deviation `root` computes; nothing where they assume what is forbidden, which is
+/// noted.
+std::optional<MeanSquare> statisticsOf(Operation *root, Value variance, bool assumeFinite) {
+  auto stats = matchMeanSquare(variance);
+  if (!stats || assumeFinite || stats->assumes.empty())
+    return stats;
+  noteMiss(root, "layer_norm",
+           "it would take for granted, which --no-assume-finite forbids: " + stats->assumes);
+  return std::nullopt;
+}
+
 void raiseInverse(nn::RsqrtOp root, Raiser &raiser, bool assumeFinite) {
-  const auto stats = matchMeanSquare(root.getX());
+  const auto stats = statisticsOf(root, root.getX(), assumeFinite);
   if (!stats)
     return;
   bool scales = raiseUsers<nn::MulOp>(root, *stats, raiser, assumeFinite);
@@ -236,7 +247,7 @@ void raiseInverse(nn::RsqrtOp root, Raiser &raiser, bool assumeFinite) {
 }
 
 void raiseDeviation(nn::SqrtOp root, Raiser &raiser, bool assumeFinite) {
-  const auto stats = matchMeanSquare(root.getX());
+  const auto stats = statisticsOf(root, root.getX(), assumeFinite);
   if (!stats)
     return;
   bool scales = false;

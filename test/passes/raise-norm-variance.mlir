@@ -1,8 +1,14 @@
 // The variance as mean(x^2) - mean(x)^2, not below 0, as Flax has it. The report says what the norm computes otherwise.
 // RUN: fusion-opt %s --fuse --report=%t.md -o - | FileCheck %s
 // RUN: FileCheck %s --check-prefix=WHY < %t.md
+// RUN: fusion-opt %s --fuse --no-assume-finite --report=%t.strict.md -o - | FileCheck %s --check-prefix=STRICT
+// RUN: FileCheck %s --check-prefix=WHYNOT < %t.strict.md
 
 // WHY: layer_norm found at {{.*}}: mean(x^2) - mean(x)^2 is the variance, which is computed of x - mean(x) here
+
+// STRICT-LABEL: func @main
+// STRICT-NOT: nn.layer_norm
+// WHYNOT: it would take for granted, which --no-assume-finite forbids: mean(x^2) - mean(x)^2 is the variance
 
 // CHECK-LABEL: func @main
 // CHECK: nn.layer_norm %{{.*}} {eps = 9.99999997E-7 : f32}
