@@ -36,6 +36,22 @@ Region Region::of(GroupOp group) {
   return region;
 }
 
+SmallVector<Operation *> Region::opsFor(ArrayRef<Value> results, ArrayRef<Value> made) const {
+  llvm::DenseSet<Value> needed(results.begin(), results.end());
+  SmallVector<Operation *> found;
+  for (Operation *op : llvm::reverse(ops)) {
+    auto isNeeded = [&](Value result) {
+      return needed.contains(result) && !llvm::is_contained(made, result);
+    };
+    if (llvm::none_of(op->getResults(), isNeeded))
+      continue;
+    found.push_back(op);
+    needed.insert(op->operand_begin(), op->operand_end());
+  }
+  std::reverse(found.begin(), found.end());
+  return found;
+}
+
 Region Region::of(Operation *op) {
   Region region;
   region.anchor = op;

@@ -15,6 +15,9 @@ struct Region {
 
   static Region of(GroupOp group);
   static Region of(mlir::Operation *op);
+  /// Those of its ops that `results` need, from the values `made` on.
+  llvm::SmallVector<mlir::Operation *> opsFor(llvm::ArrayRef<mlir::Value> results,
+                                              llvm::ArrayRef<mlir::Value> made) const;
   /// How many ranks run the function that it is in.
   int64_t ranks() const;
   /// The mesh axis of the nn.all_reduce in it; empty if it sums over no ranks.

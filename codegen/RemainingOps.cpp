@@ -7,16 +7,10 @@ namespace fusion {
 /// The ops that something which leaves needs, and the inputs that they read.
 static void collect(const Region &whole, const KernelContext &context, ArrayRef<Value> made,
                     RemainingOps &remaining) {
+  remaining.region.ops = whole.opsFor(remaining.region.outputs, made);
   llvm::DenseSet<Value> needed(remaining.region.outputs.begin(), remaining.region.outputs.end());
-  for (Operation *op : llvm::reverse(whole.ops)) {
-    auto isNeeded = [&](Value result) {
-      return needed.contains(result) && !llvm::is_contained(made, result);
-    };
-    if (llvm::none_of(op->getResults(), isNeeded))
-      continue;
-    remaining.region.ops.insert(remaining.region.ops.begin(), op);
+  for (Operation *op : remaining.region.ops)
     needed.insert(op->operand_begin(), op->operand_end());
-  }
   for (auto [input, view] : llvm::zip(whole.inputs, context.inputs))
     if (needed.contains(input)) {
       remaining.region.inputs.push_back(input);

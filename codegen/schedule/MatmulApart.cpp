@@ -6,23 +6,6 @@ using namespace mlir;
 
 namespace fusion::matmul {
 
-/// The ops of `region` that `results` need, from the values `made` on.
-static SmallVector<Operation *> opsFor(const Region &region, ArrayRef<Value> results, ArrayRef<Value> made) {
-  llvm::DenseSet<Value> needed(results.begin(), results.end());
-  SmallVector<Operation *> ops;
-  for (Operation *op : llvm::reverse(region.ops)) {
-    auto isNeeded = [&](Value result) {
-      return needed.contains(result) && !llvm::is_contained(made, result);
-    };
-    if (llvm::none_of(op->getResults(), isNeeded))
-      continue;
-    ops.push_back(op);
-    needed.insert(op->operand_begin(), op->operand_end());
-  }
-  std::reverse(ops.begin(), ops.end());
-  return ops;
-}
-
 std::optional<std::pair<Region, Region>> combinedApart(const Region &region, const KernelContext &context,
                                                        const Problem &problem) {
   if (!problem.combined || !problem.prologue.empty() || !problem.b.decode || problem.routing)
@@ -31,8 +14,8 @@ std::optional<std::pair<Region, Region>> combinedApart(const Region &region, con
   products.outputs.clear();
   for (const Matmul &matmul : problem.matmuls)
     products.outputs.push_back(matmul.op.getY());
-  products.ops = opsFor(region, products.outputs, {});
-  rest.ops = opsFor(region, region.outputs, products.outputs);
+  products.ops = region.opsFor(products.outputs, {});
+  rest.ops = region.opsFor(region.outputs, products.outputs);
   llvm::append_range(rest.inputs, products.outputs);
   KernelContext own = context, after = context;
   own.outputs = {};

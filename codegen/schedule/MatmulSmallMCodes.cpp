@@ -1,8 +1,7 @@
 // The configuration of gemm_small_m_codes: up to 32 rows of A, quantised B whose codes warps copy to shared
 // memory and decode in registers.
+#include "codegen/schedule/MatmulCodes.h"
 #include "codegen/schedule/MatmulSource.h"
-
-#include <numeric>
 
 namespace fusion::matmul {
 
@@ -22,8 +21,7 @@ int64_t heldRows(const Problem &problem) {
 int64_t warpsOf(const Problem &problem) {
   return problem.accumulators() > 1 || productRows(problem) > 16 ? 8 : 16;
 }
-int64_t bitsOf(const Operand &operand) { return operand.packed ? 4 : 8; }
-int64_t laneCodes(const Problem &problem) { return 8 * wordBytes / bitsOf(problem.b); }
+int64_t laneCodes(const Problem &problem) { return 8 * wordBytes / codeBits(problem.b); }
 
 /// How columns and K are shared out.
 struct Sharing {
@@ -31,17 +29,6 @@ struct Sharing {
   int64_t kSplit = 1; ///< warps that share out K of a tile
   int64_t stages = 2; ///< steps that a warp has on their way
 };
-
-bool scaleFits(const Problem &problem) {
-  const Decode &decode = *problem.b.decode;
-  return !decode.scale->literal && decode.scale->type == decode.type;
-}
-
-/// Codes of a step that share a scale; 0: all of K do.
-int64_t scaleDepth(const Problem &problem, int64_t depth) {
-  const int64_t neighbours = neighboursPerScale(problem);
-  return neighbours == 0 ? 0 : std::gcd(neighbours, depth);
-}
 
 /// Aligned words of 16 bytes that hold the entries of a step, wherever they begin.
 int64_t wordsOf(const Problem &problem, bool isScale, int64_t depth) {
@@ -77,7 +64,7 @@ bool hasWholeWords(const Problem &problem) {
 int64_t stageBytes(const Problem &problem, int64_t depth) {
   const int64_t entries = wordsOf(problem, true, depth) + wordsOf(problem, false, depth);
   return static_cast<int64_t>(problem.accumulators()) *
-         (tile * depth * bitsOf(problem.b) / 8 + tile * wordBytes * entries);
+         (tile * depth * codeBits(problem.b) / 8 + tile * wordBytes * entries);
 }
 int64_t stepsOf(const Problem &problem, int64_t depth) { return (*problem.k.constant() + depth - 1) / depth; }
 /// A, and the partial sums of all warps.
@@ -182,7 +169,7 @@ static uint32_t residentBlocks(const Problem &problem, const Sharing &sharing) {
     return 1;
   if (problem.accumulators() > 1)
     return 2;
-  return (!zero || zero->literal) && scaleFits(problem) && bitsOf(problem.b) == 4 &&
+  return (!zero || zero->literal) && scaleFits(problem) && codeBits(problem.b) == 4 &&
                  scaleDepth(problem, sharing.depth) >= 32 && problem.k.knownMultipleOf(sharing.depth) &&
                  hasWholeWords(problem)
              ? 2
@@ -212,14 +199,7 @@ KernelDraft emitSmallMCodes(const Region &region, const KernelContext &context, 
     sums.warps = warps;
   }
   source.set("vector", sums.width);
-  const bool isEarly = llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
-    auto isKnown = [&](const std::optional<ScaleOrZero> &entry) {
-      return !entry || entry->literal || context.isIndependentOfPredecessor(entry->input);
-    };
-    return context.isIndependentOfPredecessor(matmul.b.input) && isKnown(matmul.b.decode->scale) &&
-           isKnown(matmul.b.decode->zero);
-  });
-  source.set("weights_before_wait", isEarly);
+  source.set("weights_before_wait", readsCodesEarly(problem, context));
   if (context.mayLaunchEarly)
     source.set("launches_early", true);
   if (depth > 0)

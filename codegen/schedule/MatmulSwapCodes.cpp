@@ -1,10 +1,9 @@
 // The configuration of gemm_swap_codes: up to 128 rows of A, quantised B whose codes TMA reads and registers
 // decode.
+#include "codegen/schedule/MatmulCodes.h"
 #include "codegen/schedule/MatmulSwap.h"
 
 #include <fmt/format.h>
-
-#include <numeric>
 
 namespace fusion::matmul {
 
@@ -12,8 +11,6 @@ namespace {
 constexpr int64_t mostRows = 128, tile = 64, mostStages = 31; // columns of C that a product has
 constexpr int64_t leastScaleDepth = 16;                       // codes along k that a product takes
 constexpr int64_t staticBytes = 1024;                         // mbarriers, and the alignment of each array
-
-int64_t bitsOf(const Operand &operand) { return operand.packed ? 4 : 8; }
 
 /// How columns and K are shared out, and how large the parts of the ring are.
 struct Sharing {
@@ -24,11 +21,6 @@ struct Sharing {
   int64_t stages = 2;
 };
 
-/// Codes of a step that share a scale; 0: all of K do.
-int64_t scaleDepth(const Problem &problem, int64_t depth) {
-  const int64_t neighbours = neighboursPerScale(problem);
-  return neighbours == 0 ? 0 : std::gcd(neighbours, depth);
-}
 /// Whether several scales meet in 32 codes.
 bool isClose(const Problem &problem) {
   const int64_t depth = scaleDepth(problem, 256);
@@ -60,17 +52,12 @@ int64_t entriesAtOnce(const Problem &problem, int64_t depth) {
   return are ? entries : 0;
 }
 
-bool scaleFits(const Problem &problem) {
-  const Decode &decode = *problem.b.decode;
-  return !decode.scale->literal && decode.scale->type == decode.type;
-}
-
 /// As in gemm_swap_codes.cuh.
 int64_t stageBytes(const Problem &problem, const Sharing &sharing) {
   const int64_t tiles = sharing.tiles * static_cast<int64_t>(problem.accumulators());
   const int64_t shared = scaleDepth(problem, sharing.depth), entries = shared ? sharing.depth / shared : 0,
                 entryBytes = isFloat(problem.b.type) ? 4 : 8;
-  const int64_t bytes = tiles * tile * sharing.depth * bitsOf(problem.b) / 8 +
+  const int64_t bytes = tiles * tile * sharing.depth * codeBits(problem.b) / 8 +
                         sharing.depth / 64 * swappedRows(problem) * 128 + tiles * entries * tile * entryBytes;
   return (bytes + 1023) / 1024 * 1024;
 }
@@ -115,7 +102,7 @@ Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
   if (columns > target.multiprocessors && problem.accumulators() == 1 && rows <= mostRowsOfTwo(problem) &&
       2 * turnsOf(problem, 2, target) <= turnsOf(problem, 1, target))
     sharing.tiles = 2;
-  const int64_t deepest = bitsOf(problem.b) == 4 && rows <= 64 ? 256 : 128,
+  const int64_t deepest = codeBits(problem.b) == 4 && rows <= 64 ? 256 : 128,
                 most = rows <= 16 && !isClose(problem) ? 4 : 2;
   const int64_t fewer = std::max(int64_t(2), most - 1), shallow = 128, one = 1;
   for (auto [depth, groups] : {std::pair(deepest, most), std::pair(deepest, fewer), std::pair(shallow, most),
@@ -144,7 +131,7 @@ std::optional<std::string> refusesWeights(const Problem &problem, const Matmul &
     return "the second operand's codes do not lie along k";
   if (matmul.n.constant().value_or(0) < tile)
     return "there are fewer than 64 columns";
-  if (!readsTiles(b.offset, b.columnStride, bitsOf(b)))
+  if (!readsTiles(b.offset, b.columnStride, codeBits(b)))
     return "the second operand's rows are no multiple of 16 bytes apart";
   if (isFloat(b.type) && b.decode->zero)
     return "f8 has a zero point";
@@ -206,13 +193,7 @@ KernelDraft emitSwapCodes(const Region &region, const KernelContext &context, co
   if (problem.largest != Problem::Largest::None)
     sums.partsOfRow = warpsOfBlock * blocksOf(problem, sharing, context.target);
   source.set("vector", sums.width);
-  const bool isEarly = llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
-    auto isKnown = [&](const std::optional<ScaleOrZero> &entry) {
-      return !entry || entry->literal || context.isIndependentOfPredecessor(entry->input);
-    };
-    return context.isIndependentOfPredecessor(matmul.b.input) && isKnown(matmul.b.decode->scale) &&
-           isKnown(matmul.b.decode->zero);
-  });
+  const bool isEarly = readsCodesEarly(problem, context);
   source.set("weights_before_wait", isEarly);
   if (context.mayLaunchEarly)
     source.set("launches_early", true);
@@ -220,10 +201,10 @@ KernelDraft emitSwapCodes(const Region &region, const KernelContext &context, co
       sums, static_cast<uint32_t>(128 * (sharing.groups + 1)), static_cast<uint32_t>(sharing.kSplit), isEarly,
       atOnce, mapOfSwappedRows(problem), [&](const Matmul &matmul) {
         const Operand &b = matmul.b;
-        const Dim perByte = 8 / bitsOf(b);
+        const Dim perByte = 8 / codeBits(b);
         TensorMapArgument map =
             swappedMap(DType::U8, 0, {matmul.n, problem.k.ceilDiv(*perByte.constant())},
-                       b.columnStride.ceilDiv(*perByte.constant()), tile, sharing.depth * bitsOf(b) / 8);
+                       b.columnStride.ceilDiv(*perByte.constant()), tile, sharing.depth * codeBits(b) / 8);
         map.byteOffset = b.offset.ceilDiv(*perByte.constant());
         return map;
       });

@@ -87,4 +87,9 @@ Value buildReshape(OpBuilder &builder, Location location, Value x, ArrayRef<Dim>
                           builder.getNamedAttr("shape", dimsToAttr(builder.getContext(), shape)));
 }
 
+Value buildTranspose(OpBuilder &builder, Location location, Value x, ArrayRef<int64_t> perm) {
+  return build<TransposeOp>(builder, location, x,
+                            builder.getNamedAttr("perm", builder.getDenseI64ArrayAttr(perm)));
+}
+
 } // namespace fusion::nn

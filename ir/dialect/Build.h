@@ -42,5 +42,7 @@ mlir::Value buildScalar(mlir::OpBuilder &builder, mlir::Location location, mlir:
 /// nn.reshape to `shape` unless x already has it (then x).
 mlir::Value buildReshape(mlir::OpBuilder &builder, mlir::Location location, mlir::Value x,
                          llvm::ArrayRef<Dim> shape);
+mlir::Value buildTranspose(mlir::OpBuilder &builder, mlir::Location location, mlir::Value x,
+                           llvm::ArrayRef<int64_t> perm);
 
 } // namespace fusion::nn

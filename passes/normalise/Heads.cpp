@@ -21,11 +21,6 @@ bool keepsLastDim(ArrayRef<int64_t> perm) {
   return !perm.empty() && perm.back() == static_cast<int64_t>(perm.size()) - 1;
 }
 
-Value transposed(PatternRewriter &rewriter, Location loc, Value value, ArrayRef<int64_t> perm) {
-  return nn::build<nn::TransposeOp>(rewriter, loc, value,
-                                    rewriter.getNamedAttr("perm", rewriter.getDenseI64ArrayAttr(perm)));
-}
-
 // Pattern: transpose(norm(x, w)) that keeps the last dim -> norm(transpose(x), w)
 LogicalResult transposeBeforeNorm(nn::TransposeOp op, PatternRewriter &rewriter, ShapeTable &) {
   Operation *norm = op.getX().getDefiningOp();
@@ -35,7 +30,7 @@ LogicalResult transposeBeforeNorm(nn::TransposeOp op, PatternRewriter &rewriter,
     if (tensorType(parameter).getRank() != 1)
       return failure();
   SmallVector<Value> operands(norm->getOperands());
-  operands[0] = transposed(rewriter, op.getLoc(), operands[0], op.getPerm());
+  operands[0] = nn::buildTranspose(rewriter, op.getLoc(), operands[0], op.getPerm());
   replaceByNew(rewriter, op, rebuild(rewriter, norm, operands));
   return success();
 }
@@ -46,14 +41,14 @@ LogicalResult transposeBeforeRope(nn::TransposeOp op, PatternRewriter &rewriter,
   auto rope = op.getX().getDefiningOp<nn::RopeOp>();
   if (!rope || !rope->hasOneUse() || !keepsLastDim(op.getPerm()) || !transposesFreely(rope.getX()))
     return failure();
-  SmallVector<Value> operands = {transposed(rewriter, op.getLoc(), rope.getX(), op.getPerm())};
+  SmallVector<Value> operands = {nn::buildTranspose(rewriter, op.getLoc(), rope.getX(), op.getPerm())};
   for (Value table : {rope.getCos(), rope.getSin()}) {
     DimShape shape = shapes.of(table);
     if (const size_t rank = op.getPerm().size(); shape.size() < rank) {
       shape.insert(shape.begin(), rank - shape.size(), Dim(1));
       table = nn::buildReshape(rewriter, op.getLoc(), table, shape);
     }
-    operands.push_back(transposed(rewriter, op.getLoc(), table, op.getPerm()));
+    operands.push_back(nn::buildTranspose(rewriter, op.getLoc(), table, op.getPerm()));
   }
   replaceByNew(rewriter, op, rebuild(rewriter, rope, operands));
   return success();
@@ -89,7 +84,8 @@ Value transposedInside(Value value, ArrayRef<int64_t> perm, PatternRewriter &rew
   if (shape.empty())
     return value;
   shape.insert(shape.begin(), perm.size() - shape.size(), Dim(1));
-  return transposed(rewriter, value.getLoc(), nn::buildReshape(rewriter, value.getLoc(), value, shape), perm);
+  return nn::buildTranspose(rewriter, value.getLoc(),
+                            nn::buildReshape(rewriter, value.getLoc(), value, shape), perm);
 }
 
 // Pattern: transpose(softmax(f(transpose(x)))) of arithmetic f, of transposes that undo each other and keep
@@ -130,12 +126,6 @@ std::optional<RepeatedDim> matchRepeatedDim(Value value, ShapeTable &shapes) {
     }
   if (added < 0)
     return std::nullopt;
-  const auto product = [](ArrayRef<Dim> dims) {
-    Dim result(1);
-    for (const Dim &dim : dims)
-      result = result * dim;
-    return result;
-  };
   const Dim before = product(ArrayRef(from).take_front(added)), copies = to[added];
   for (size_t axis = 0; axis < merged.size(); ++axis) {
     auto entries = merged[axis].dividedBy(copies);
@@ -162,8 +152,8 @@ LogicalResult transposeBeforeRepeat(nn::TransposeOp op, PatternRewriter &rewrite
   if (!repeated || repeated->axis == perm.back())
     return failure();
   const Location loc = op.getLoc();
-  Value x =
-      transposed(rewriter, loc, nn::buildReshape(rewriter, loc, repeated->source, repeated->single), perm);
+  Value x = nn::buildTranspose(rewriter, loc,
+                               nn::buildReshape(rewriter, loc, repeated->source, repeated->single), perm);
   DimShape shape;
   for (int64_t from : perm)
     shape.push_back(repeated->single[from]);
@@ -176,7 +166,7 @@ LogicalResult transposeBeforeRepeat(nn::TransposeOp op, PatternRewriter &rewrite
   shape[axis] = shape[axis] * repeated->copies;
   shape.erase(shape.begin() + axis + 1);
   x = nn::buildReshape(rewriter, loc, x, shape);
-  replaceByNew(rewriter, op, swaps ? transposed(rewriter, loc, x, lastTwoSwapped(perm.size())) : x);
+  replaceByNew(rewriter, op, swaps ? nn::buildTranspose(rewriter, loc, x, lastTwoSwapped(perm.size())) : x);
   return success();
 }
 

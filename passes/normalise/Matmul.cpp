@@ -69,9 +69,7 @@ LogicalResult transposeAfterScale(Operation *op, PatternRewriter &rewriter, Shap
   SmallVector<Value> operands(op->getOperands());
   operands[0] = transpose.getX();
   Value scaled = rebuild(rewriter, op, operands);
-  replaceByNew(rewriter, op,
-               nn::build<nn::TransposeOp>(rewriter, op->getLoc(), scaled,
-                                          rewriter.getNamedAttr("perm", transpose.getPermAttr())));
+  replaceByNew(rewriter, op, nn::buildTranspose(rewriter, op->getLoc(), scaled, transpose.getPerm()));
   return success();
 }
 

@@ -67,7 +67,7 @@ SmallVector<int64_t> inverse(ArrayRef<int64_t> perm) {
 Value transposed(OpBuilder &b, Value x, ArrayRef<int64_t> perm) {
   if (perm.empty())
     return x;
-  return nn::build<nn::TransposeOp>(b, x.getLoc(), x, b.getNamedAttr("perm", b.getDenseI64ArrayAttr(perm)));
+  return nn::buildTranspose(b, x.getLoc(), x, perm);
 }
 
 Value concatenated(OpBuilder &b, Location location, ArrayRef<Value> parts, int64_t axis) {

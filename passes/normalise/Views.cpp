@@ -89,10 +89,7 @@ LogicalResult reshapeBeforeSwap(nn::ReshapeOp op, PatternRewriter &rewriter, Sha
   Value reshaped =
       nn::build<nn::ReshapeOp>(rewriter, op.getLoc(), transpose.getX(), dims(rewriter, "shape", to));
   const SmallVector<int64_t> perm = lastTwoSwapped(static_cast<int64_t>(rank));
-  replaceByNew(
-      rewriter, op,
-      nn::build<nn::TransposeOp>(rewriter, op.getLoc(), reshaped,
-                                 rewriter.getNamedAttr("perm", rewriter.getDenseI64ArrayAttr(perm))));
+  replaceByNew(rewriter, op, nn::buildTranspose(rewriter, op.getLoc(), reshaped, perm));
   return success();
 }
 
@@ -203,8 +200,7 @@ LogicalResult transposeOfParts(nn::TransposeOp op, PatternRewriter &rewriter, Sh
   axis = llvm::find(op.getPerm(), axis) - op.getPerm().begin();
   SmallVector<Value> parts;
   for (Value part : concat.getParts())
-    parts.push_back(nn::build<nn::TransposeOp>(rewriter, op.getLoc(), part,
-                                               rewriter.getNamedAttr("perm", op.getPermAttr())));
+    parts.push_back(nn::buildTranspose(rewriter, op.getLoc(), part, op.getPerm()));
   replaceByNew(rewriter, op,
                nn::build<nn::ConcatOp>(rewriter, op.getLoc(), parts,
                                        rewriter.getNamedAttr("axis", rewriter.getI64IntegerAttr(axis))));

@@ -184,9 +184,7 @@ Value swappedUser(Value value, Heads &heads, ShapeTable &shapes) {
 Value buildSwapped(Value x, Raiser &raiser) {
   if (Value before = beforeSwap(x))
     return before;
-  const SmallVector<int64_t> perm = lastTwoSwapped(tensorType(x).getRank());
-  auto &b = raiser.rewriter;
-  return nn::build<nn::TransposeOp>(b, x.getLoc(), x, b.getNamedAttr("perm", b.getDenseI64ArrayAttr(perm)));
+  return nn::buildTranspose(raiser.rewriter, x.getLoc(), x, lastTwoSwapped(tensorType(x).getRank()));
 }
 
 Value withoutFloatCasts(Value value) {

@@ -142,9 +142,7 @@ Value evenThenOdd(Value value, Location location, ShapeTable &shapes, OpBuilder 
     return nn::build<nn::ReshapeOp>(b, location, x,
                                     b.getNamedAttr("shape", nn::dimsToAttr(b.getContext(), shape)));
   };
-  Value turned = nn::build<nn::TransposeOp>(b, location, reshape(value, pairs),
-                                            b.getNamedAttr("perm", b.getDenseI64ArrayAttr(order)));
-  return reshape(turned, whole);
+  return reshape(nn::buildTranspose(b, location, reshape(value, pairs), order), whole);
 }
 
 // first = a cos - b sin, second = b cos + a sin; `interleaved`: the results, which alternate. Where a and b

@@ -6,22 +6,9 @@ namespace {
 
 using Form = QuantisedMatmul;
 
-bool has(const std::string &source, const std::string &part) {
-  return source.find(part) != std::string::npos;
-}
-
 /// Beside gemm_swap_codes it is the first of up to 4 rows, and the other one of more.
 std::string run(const Form &form, uint32_t arch = 90) {
-  const double tolerance = std::string(form.type) == "f16" ? 1e-3 : 6e-3;
-  auto fillAll = [](unsigned index, Tensor &tensor) {
-    if (index > 1) // x and the bias are as they are
-      fill(index, tensor);
-  };
-  return check(matmulSchedule(), {.text = module(form),
-                                  .tolerance = form.gated ? 2 * tolerance : tolerance,
-                                  .fill = fillAll,
-                                  .arch = arch,
-                                  .variant = form.m > 4 && arch == 90 ? otherKernelVariant : ""});
+  return checkQuantised(form, form.m > 4 && arch == 90 ? otherKernelVariant : "", arch);
 }
 
 std::string takes(const Form &form, uint32_t arch = 90) {
@@ -37,19 +24,9 @@ TEST(MatmulSmallMCodes, RowsAtTheEndsOfRanges) {
   }
 }
 
-/// Each type of codes to each type, with scales of that type and of f32.
 TEST(MatmulSmallMCodes, Types) {
-  for (const char *type : {"bf16", "f16"})
-    for (const char *scales : {type, "f32"}) {
-      for (const char *codes : {"i8", "ui8"})
-        for (bool zero : {false, true})
-          takes({3, 72, 272, codes, type, scales, zero ? 64 : 0, zero});
-      for (const char *codes : {"i4", "ui4"})
-        for (bool zero : {false, true})
-          takes({3, 72, 288, codes, type, scales, zero ? 32 : 0, zero});
-      for (const char *codes : {"f8E4M3FN", "f8E5M2"})
-        takes({3, 72, 272, codes, type, scales, -1});
-    }
+  for (const Form &form : everyType(3))
+    takes(form);
 }
 
 /// Of blocks that are shorter than a lane's codes, than a step, and longer; whose entries begin in the middle

@@ -6,21 +6,7 @@ namespace {
 
 using Form = QuantisedMatmul;
 
-bool has(const std::string &source, const std::string &part) {
-  return source.find(part) != std::string::npos;
-}
-
-std::string run(const Form &form, const char *variant = "") {
-  const double tolerance = std::string(form.type) == "f16" ? 1e-3 : 6e-3;
-  auto fillAll = [](unsigned index, Tensor &tensor) {
-    if (index > 1) // x and the bias are as they are
-      fill(index, tensor);
-  };
-  return check(matmulSchedule(), {.text = module(form),
-                                  .tolerance = form.gated ? 2 * tolerance : tolerance,
-                                  .fill = fillAll,
-                                  .variant = variant});
-}
+std::string run(const Form &form, const char *variant = "") { return checkQuantised(form, variant); }
 
 std::string takes(const Form &form) {
   const std::string source = run(form);
@@ -35,19 +21,9 @@ TEST(MatmulSwapCodes, RowsAtTheEndsOfRanges) {
   }
 }
 
-/// Each type of codes to each type, with scales of that type and of f32.
 TEST(MatmulSwapCodes, Types) {
-  for (const char *type : {"bf16", "f16"})
-    for (const char *scales : {type, "f32"}) {
-      for (const char *codes : {"i8", "ui8"})
-        for (bool zero : {false, true})
-          takes({12, 72, 272, codes, type, scales, zero ? 64 : 0, zero});
-      for (const char *codes : {"i4", "ui4"})
-        for (bool zero : {false, true})
-          takes({12, 72, 288, codes, type, scales, zero ? 32 : 0, zero});
-      for (const char *codes : {"f8E4M3FN", "f8E5M2"})
-        takes({12, 72, 272, codes, type, scales, -1});
-    }
+  for (const Form &form : everyType(12))
+    takes(form);
 }
 
 /// Of blocks that are shorter than a step, longer, no part of it, and longer than K's rest.

@@ -92,4 +92,40 @@ inline void fill(unsigned, Tensor &tensor) {
   }
 }
 
+/// Each type of codes to each type, with scales of that type and of f32.
+inline std::vector<QuantisedMatmul> everyType(int rows) {
+  std::vector<QuantisedMatmul> all;
+  for (const char *type : {"bf16", "f16"})
+    for (const char *scales : {type, "f32"}) {
+      for (const char *codes : {"i8", "ui8"})
+        for (bool zero : {false, true})
+          all.push_back({rows, 72, 272, codes, type, scales, zero ? 64 : 0, zero});
+      for (const char *codes : {"i4", "ui4"})
+        for (bool zero : {false, true})
+          all.push_back({rows, 72, 288, codes, type, scales, zero ? 32 : 0, zero});
+      for (const char *codes : {"f8E4M3FN", "f8E5M2"})
+        all.push_back({rows, 72, 272, codes, type, scales, -1});
+    }
+  return all;
+}
+
+inline bool has(const std::string &source, const std::string &part) {
+  return source.find(part) != std::string::npos;
+}
+
+/// Checks the kernel of a variant; its source.
+inline std::string checkQuantised(const QuantisedMatmul &form, const std::string &variant,
+                                  uint32_t arch = 90) {
+  const double tolerance = std::string(form.type) == "f16" ? 1e-3 : 6e-3;
+  auto fillAll = [](unsigned index, Tensor &tensor) {
+    if (index > 1) // x and the bias are as they are
+      fill(index, tensor);
+  };
+  return check(matmulSchedule(), {.text = module(form),
+                                  .tolerance = form.gated ? 2 * tolerance : tolerance,
+                                  .fill = fillAll,
+                                  .arch = arch,
+                                  .variant = variant});
+}
+
 } // namespace fusion::test
