@@ -72,6 +72,8 @@ MODELS = {
     Model(12, 2048, 768, 32, 4, 128, 151936, 1e6, qk_norm=True, tied=False, eps=1e-6, experts=128, slots=8),
     "llama-3.2-1b-int4":
     Model(16, 2048, 8192, 32, 8, 64, 128256, 5e5, tied=False, block=32),
+    "llama-3.1-8b-int4":
+    Model(32, 4096, 14336, 32, 8, 128, 128256, 5e5, tied=False, block=32),
     # For machines without a GPU.
     "tiny":
     Model(2, 64, 96, 4, 2, 16, 96, 1e4, qk_norm=True),

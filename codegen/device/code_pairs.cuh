@@ -70,24 +70,38 @@ struct CodePairs {
   struct Masks {
     const u32 low = held_value(0x000f000fu), high = held_value(0x00f000f0u);
   };
-  /// Eight neighbouring codes at once, for sums in which the order of k is free: pair i has, of 4 bits, codes
-  /// i and i + 4, so that a mask takes them from where they are, and of 8 bits 2 i and 2 i + 1.
-  static DEVICE void pairs(const u32 *codes, const Entry &entry, const Masks &masks, Vec<u32, 4> &to) {
+  /// Eight codes at once, for sums in which the order of k is free: pair i has, of 4 bits, codes i and i + 4,
+  /// so that a mask takes them from where they are, and of 8 bits 2 i and 2 i + 1. `entries`: of the first
+  /// and of the last four.
+  static DEVICE void pairs(const u32 *codes, const Entry (&entries)[2], const Masks &masks, Vec<u32, 4> &to) {
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      to[i] = Bits == 8 ? pair(codes, (u32)i, entry) : distant_pair(codes[0], i, entry, masks);
+      to[i] = Bits == 8 ? pair(codes, (u32)i, entries[i / 2]) : distant_pair(codes[0], i, entries[0], masks);
   }
-  /// Brings eight neighbours of what they are multiplied with into the order of pairs().
-  static DEVICE void order(Vec<T, 8> &values) {
-    if constexpr (Bits == 4) {
-      u32 words[4], ordered[4];
-      copy_bytes(words, &values, 16);
+  /// The same of 4 bits less their zero point, not scaled, over `integer_unit`: exact in T.
+  static DEVICE void integers(u32 word, Zero zero, const Masks &masks, Vec<u32, 4> &to) {
+    static_assert(Bits == 4, "less their zero point those of 8 bits are not exact in bf16");
+    u32 z = middle;
+    if constexpr (has_zero)
+      z = (u32)((i32)middle + (i32)zero);
+    if constexpr (is_bf16) {
+      // One shift for two pairs: (128 + u) / 4 - (128 + Z) / 4, and u 2^-129 * 2^127 - Z / 4.
+      const u32 low = both(0xc200u | z), high = bf16_pair_add(low, both(0x4200u)); // 32
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const u32 shifted = i < 2 ? word : word >> 8;
+        to[i] =
+            i % 2 == 0
+                ? bf16_pair_fma(masked_xor(shifted, masks.low, both(0x4300u | middle)), both(0x3e80u), low)
+                : bf16_pair_fma(masked_xor(shifted, masks.high, both(middle << 4)), both(0x7f00u), high);
+      }
+    } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        ordered[i] = permute_bytes(words[i / 2], words[i / 2 + 2], i % 2 == 0 ? 0x5410u : 0x7632u);
-      copy_bytes(&values, ordered, 16);
+        to[i] = exact_pair(word, i, both(0xe400u | z), both(0xd400u | z << 4), masks);
     }
   }
+  static constexpr f32 integer_unit = is_bf16 ? 4.f : 1.f;
 
 private:
   /// Codes i and i + 4 of a word.
@@ -96,16 +110,18 @@ private:
       const u32 u = masked_xor(word >> 4 * i, masks.low, both(0x4300u | middle));
       return bf16_pair_mul(bf16_pair_add(u, lower_twice(entry[1])), lower_twice(entry[0]));
     } else {
-      const u32 shifted = i < 2 ? word : word >> 8; // one shift for two pairs
-      u32 values;
-      if (i % 2 == 0)
-        values = f16_pair_add(masked_xor(shifted, masks.low, both(0x6400u | middle)), lower_twice(entry[1]));
-      else
-        values = f16_pair_fma(masked_xor(shifted, masks.high, both(0x6400u | middle << 4)),
-                              both(0x2c00u), // 1 / 16
-                              permute_bytes(entry[1], 0u, 0x3232u));
+      const u32 values =
+          exact_pair(word, i, lower_twice(entry[1]), permute_bytes(entry[1], 0u, 0x3232u), masks);
       return scaled(values, entry);
     }
+  }
+  /// Codes i and i + 4 of a word less their zero point, in f16. `low`, `high`: twice -1024 - Z and -64 - Z.
+  static DEVICE u32 exact_pair(u32 word, int i, u32 low, u32 high, const Masks &masks) {
+    const u32 shifted = i < 2 ? word : word >> 8; // one shift for two pairs
+    if (i % 2 == 0)
+      return f16_pair_add(masked_xor(shifted, masks.low, both(0x6400u | middle)), low);
+    return f16_pair_fma(masked_xor(shifted, masks.high, both(0x6400u | middle << 4)), both(0x2c00u), // 1 / 16
+                        high);
   }
   static DEVICE u32 lower_twice(u32 word) { return permute_bytes(word, 0u, 0x1010u); }
   /// Codes less their zero points, in f16, times the scale.

@@ -90,11 +90,23 @@ DEVICE S entry_in(const u8 *, i32, Alike<S> all) {
 }
 DEVICE NoZeroPoint entry_in(const u8 *, i32, NoZeroPoint none) { return none; }
 
-/// Where the scales and zero points of a row begin.
-template <class B, bool Exists>
-struct EntryPointers {};
-template <class B>
-struct EntryPointers<B, true> {
-  decltype(static_cast<const B *>(nullptr)->scales(0, 0, 0)) scales;
-  decltype(static_cast<const B *>(nullptr)->zeros(0, 0, 0)) zeros;
-};
+/// Scales `index` … of such words, as f32. `Whole`: a multiple of N, so that they are read as one vector.
+template <bool Whole, int N, class S>
+DEVICE void entries_in(const u8 *words, i32 index, const S *tag, Vec<f32, N> &to) {
+  if constexpr (Whole && N * sizeof(S) <= 16) {
+    const Vec<S, N> read = load_vec<S, N>(reinterpret_cast<const S *>(words) + index);
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      to[i] = to_f32(read[i]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      to[i] = to_f32(entry_in(words, index + i, tag));
+  }
+}
+template <bool Whole, int N, class S>
+DEVICE void entries_in(const u8 *, i32, Alike<S> all, Vec<f32, N> &to) {
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    to[i] = to_f32(all.value);
+}

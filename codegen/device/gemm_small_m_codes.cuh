@@ -1,25 +1,27 @@
 #pragma once
 // Up to 32 rows of A times quantised weights on tensor cores, at the speed at which memory gives the codes.
 // As in gemm_small_m.cuh the rows of B (the columns of C) are the 16 rows of mma.m16n8k16, the rows of A its
-// 8 columns, and the order of k inside a sum is free: a lane decodes the codes of a word in whichever order
-// takes the fewest instructions, and A lies in shared memory in that order.
+// 8 columns, and the order of k inside a sum is free: a lane decodes eight codes in whichever order takes the
+// fewest instructions, and A lies in shared memory in that order, see code_rows.cuh.
 //
-// Each warp has a ring of its own in shared memory, which its lanes fill by asynchronous copies from before
-// the wait for the kernels in front on. A lane reads the codes that it has copied itself; only scales and
-// zero points are other lanes'. The warps of a block share out K of some tiles of 16 columns, and the tiles
-// of the next turn are on their way while those of this one are added up.
+// Each warp has a ring of its own in shared memory, which is filled from before the wait for the kernels in
+// front on, see small_m_codes_ring.cuh. ldmatrix gives the lanes of a quad eight codes each of 32 neighbours
+// along k. Where these share a scale, integers are multiplied, and the scale with their sum. The warps of a
+// block share out K of some tiles of 16 columns, and the tiles of the next turn are on their way while those
+// of this one are added up.
 
 #include "code_pairs.cuh"
+#include "code_rows.cuh"
 #include "early_launch.cuh"
-#include "entry_words.cuh"
 #include "epilogue_operands.cuh"
 #include "fragments.cuh"
+#include "small_m_codes_ring.cuh"
 
 /// `Config`:
 ///   type                 bf16 or f16, of A; B's elements are decoded to it
 ///   rows                 of A, at most: 1 to 8, 16, 24 or 32
 ///   warps, k_split       of a block; those that share out K of a tile
-///   depth                of a step along K: 128 or 256 codes of 4 bits, 64 or 128 of 8
+///   depth                of a step along K: 64 or 128 bytes of codes
 ///   stages               steps that a warp has on their way
 ///   scale_depth          so many neighbours along k, from a multiple of it on, share scale and zero point:
 ///                        divides the depth, 16 at least; 0: all do
@@ -27,27 +29,27 @@
 ///   scale_words, zero_words   aligned words of 16 bytes that hold those of a step of a row of B; 0: they are
 ///                        no tensors along k
 ///   whole_steps          K is a multiple of a step
+///   whole_tiles          there are 16 columns for each tile
 ///   whole_words          rows of scales and zero points begin and end with such words
 ///   vector               neighbouring columns that the epilogue takes
+///   prologue_k           where a prologue computes A: K
 ///   weights_before_wait, launches_early, matmuls, combined
-/// `B`: gemm.cuh's, and where scale_depth is not 0
+/// `B`: gemm.cuh's, rows at equal distances, and where scale_depth is not 0
 ///   scales, zeros(matmul, i, k)   a pointer to the entry of row i and k; NoZeroPoint or Alike
 template <class Config, class Shape, class B>
 struct SmallMCodes {
+  using Ring = CodeRing<Config, Shape, B>;
   using T = typename Config::type;
   using Decoder = decltype(static_cast<const B *>(nullptr)->decoder(0, 0, 0));
   using Pairs = CodePairs<T, typename B::element, B::bits, Config::scale_fits, typename Decoder::zero_type>;
   using Entry = typename Pairs::Entry;
   static constexpr int sums = accumulators<Config>, groups = (Config::rows + 7) / 8;
   static constexpr int warps = Config::warps, k_split = Config::k_split, sides = warps / k_split;
-  static constexpr int lane_codes = 128 / B::bits, span = 4 * lane_codes; ///< in 16 bytes; of a quad's
-  static constexpr int pieces = Config::depth / span, units = lane_codes / 8;
-  static constexpr bool has_entries = Config::scale_depth > 0;
-  /// Of a warp's stage: codes, then scales and zero points of 16 rows.
-  static constexpr int code_bytes = 2 * pieces * 512, scale_row = Config::scale_words * 16,
-                       zero_row = Config::zero_words * 16;
-  static constexpr int sum_bytes = code_bytes + 16 * (scale_row + zero_row), stage_bytes = sums * sum_bytes;
-  static constexpr int ring_bytes = Config::stages * stage_bytes;
+  /// 32 neighbours along k, of which a lane has eight: products of integers, scaled afterwards.
+  static constexpr bool has_entries = Ring::has_entries,
+                        scales_sums = B::bits == 4 && Config::scale_depth % 32 == 0;
+  static constexpr int loads = Ring::row_vectors / 2,
+                       units = 8 / B::bits; ///< ldmatrix a step, 32 codes of each
   /// Partial sums of a warp: 16 columns of each row; lanes that write at once meet every bank once.
   static constexpr int pitch = 20, part_floats = sums * groups * 8 * pitch;
   /// Vectors of the results of a tile, which the threads of its warps share out.
@@ -55,7 +57,8 @@ struct SmallMCodes {
   static constexpr int vectors = (Config::rows * per_row + side_threads - 1) / side_threads;
   /// Rows of A that lie in shared memory.
   static constexpr int held_rows = Config::rows < 8 ? Config::rows : groups * 8;
-  static_assert(pieces == 1 || pieces == 2, "one or two vectors of codes a lane");
+  /// Products one after the other wait for each other: every second one then has sums of its own.
+  static constexpr int chains = scales_sums ? 1 : 2;
   static_assert(warps % k_split == 0, "tiles of whole warps");
 
   const Shape &shape;
@@ -63,21 +66,17 @@ struct SmallMCodes {
   const int warp = uniform_warp(), lane = (int)lane_id(), quad = lane % 4;
   const int side = warp / k_split, split = warp % k_split;
   const i32 steps, tiles;
-  u8 *const ring; ///< the warp's
-  const SharedPlace ring_place = shared_place(ring);
   const typename Pairs::Masks masks;
+  Ring ring;
+  int stage = 0;                  ///< what is multiplied next
   i32 asked_turn = 0, asked_step; ///< what to ask for next
-  const u8 *asked[sums][2];       ///< the lane's codes in rows l / 4 and l / 4 + 8 of that turn
-  EntryPointers<B, has_entries> asked_entries[sums]; ///< of row lane % 16
-  bool asks = false;                                 ///< whether the turn has a tile for the warp
-  /// Products one after the other wait for each other: every second one has sums of its own.
-  f32 acc[2][sums][groups][4];
-  Entry whole[has_entries ? 1 : sums][2];  ///< of the lane's two rows, where they hold for all of K
-  i32 scale_at[sums][2], zero_at[sums][2]; ///< of the first entries in their words of 16 bytes, not whole
+  bool asks = false;              ///< whether that turn has a tile for the warp
+  f32 acc[chains][sums][groups][4];
+  Decoder whole[has_entries ? 1 : sums][2]; ///< of rows l / 4 and l / 4 + 8, where they hold for all of K
 
   DEVICE SmallMCodes(const Shape &shape, const B &b, u8 *rings)
       : shape(shape), b(b), steps((i32)ceil_div(shape.k(), Config::depth)), tiles(tiles_of(shape)),
-        ring(rings + uniform_warp() * ring_bytes), asked_step(split) {}
+        ring(shape, b, rings), asked_step(split) {}
 
   static DEVICE i32 tiles_of(const Shape &shape) {
     i64 count = 0;
@@ -94,44 +93,34 @@ struct SmallMCodes {
     place_columns<Config, 16>(place, shape, first_tile(turn) + side);
     return place;
   }
-  /// Row r of a tile of the weights; beyond the last one that one again.
-  DEVICE i64 column_of(const BlockPlace &place, int sum, int r) const {
-    const i64 column = place.column + r, n = shape.n(place.matmul + sum);
-    return column < n ? column : n - 1;
-  }
-
-  // The rows of A in shared memory: of what a quad reads at once, vector u of 8 of lane q is at 4 u + q. Rows
-  // are whole lines and a half apart, so that the eight lanes of two rows meet every bank once.
+  /// What the rows of A have in shared memory, see code_rows.cuh.
   DEVICE i32 depth_of_all() const { return steps * Config::depth; }
-  DEVICE i32 row_pitch() const { return depth_of_all() + 32; }
-  static DEVICE i32 place_of_chunk(i32 chunk) {
-    const i32 in_span = chunk % (4 * units);
-    return (chunk - in_span + in_span % units * 4 + in_span / units) * 8;
-  }
+
   /// Asks for the first steps.
   DEVICE void begin() {
 #pragma unroll 1
     for (int stage = 0; stage < Config::stages; ++stage)
       ask(stage);
   }
-  /// Asks for the warp's next step, of the next turn after its last one. Always commits a group.
+  /// Asks for the warp's next step, of the next turn after its last one.
   DEVICE void ask(int stage) {
-    if (asked_step == split)
-      move_to(asked_turn);
-    if (asks && asked_step < steps)
-      copy_step(ring_place + stage * stage_bytes, asked_step);
+    if (asked_step == split) {
+      asks = has(asked_turn);
+      if (asks)
+        ring.move_to(place_of(asked_turn));
+    }
+    ring.ask(stage, asked_step, asks && asked_step < steps);
     asked_step += k_split;
     if (asked_step >= steps) {
       asked_step = split;
       ++asked_turn;
     }
-    cp_async_commit();
   }
   /// Steps of a turn that are asked for, also where the warp has none of them.
   DEVICE i32 steps_of_turn() const { return steps > split ? (steps - split + k_split - 1) / k_split : 1; }
 
-  /// Multiplies a turn's steps with A, at `rows`, from `stage` on.
-  DEVICE void multiply(i32 turn, const T *rows, int &stage) {
+  /// Multiplies a turn's steps with A, at `rows`.
+  DEVICE void multiply(i32 turn, const T *rows) {
     clear();
     const bool works = has(turn) && steps > split;
     if (works)
@@ -139,10 +128,9 @@ struct SmallMCodes {
     const i32 count = steps_of_turn();
 #pragma unroll 1
     for (i32 i = 0; i < count; ++i) {
-      cp_async_wait<Config::stages - 1>();
-      warp_barrier();
+      ring.wait();
       if (works)
-        multiply_step(ring + stage * stage_bytes, rows, split + i * k_split);
+        multiply_step(rows, split + i * k_split);
       warp_barrier();
       ask(stage);
       stage = stage + 1 < Config::stages ? stage + 1 : 0;
@@ -158,9 +146,14 @@ struct SmallMCodes {
 #pragma unroll
       for (int j = 0; j < groups; ++j)
 #pragma unroll
-        for (int e = 0; e < 4; ++e)
-          to[((s * groups + j) * 8 + quad * 2 + e % 2) * pitch + lane / 4 + e / 2 * 8] =
-              acc[0][s][j][e] + acc[1][s][j][e];
+        for (int e = 0; e < 4; ++e) {
+          f32 sum = acc[0][s][j][e];
+          if constexpr (scales_sums)
+            sum *= Pairs::integer_unit;
+          else
+            sum += acc[chains - 1][s][j][e];
+          to[((s * groups + j) * 8 + quad * 2 + e % 2) * pitch + lane / 4 + e / 2 * 8] = sum;
+        }
   }
 
   /// Visits the thread's vectors of a tile: number, row, column in the tile.
@@ -204,131 +197,115 @@ private:
       for (int j = 0; j < groups; ++j)
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-          acc[0][s][j][e] = acc[1][s][j][e] = 0.f;
+          acc[0][s][j][e] = acc[chains - 1][s][j][e] = 0.f;
   }
-
-  DEVICE void move_to(i32 turn) {
-    asks = has(turn);
-    if (!asks)
-      return;
-    const BlockPlace place = place_of(turn);
-#pragma unroll
-    for (int s = 0; s < sums; ++s)
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int matmul = place.matmul + s;
-        asked[s][h] = entry_byte(b.matrix(matmul, 0) +
-                                 (b.row(matmul, column_of(place, s, lane / 4 + 8 * h)) + quad * lane_codes));
-        if constexpr (has_entries) {
-          asked_entries[s].scales = b.scales(matmul, column_of(place, s, lane % 16), 0);
-          asked_entries[s].zeros = b.zeros(matmul, column_of(place, s, lane % 16), 0);
-        }
-      }
-  }
-  DEVICE void copy_step(SharedPlace to, i32 step) const {
-    const i32 k = step * Config::depth;
-#pragma unroll
-    for (int s = 0; s < sums; ++s) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const u8 *from = asked[s][h] + k * B::bits / 8;
-#pragma unroll
-        for (int p = 0; p < pieces; ++p) {
-          const SharedPlace vector = to + (s * sum_bytes + (2 * p + h) * 512 + lane * 16);
-          if constexpr (Config::whole_steps)
-            cp_async_16(vector, from + p * 64);
-          else
-            cp_async_16(vector, from + p * 64, k + p * span + quad * lane_codes < shape.k());
-        }
-      }
-      if constexpr (has_entries)
-        copy_entries(to + (s * sum_bytes + code_bytes), s, k);
-    }
-  }
-  /// Each lane copies the scales, or the zero points, of a row.
-  DEVICE void copy_entries(SharedPlace to, int s, i32 k) const {
-    const int row = lane % 16;
-    const i32 first = k / larger(B::k_per_scale, 1);
-    if (lane < 16)
-      copy_entry_words<Config::scale_words, Config::whole_words>(
-          to + row * scale_row, asked_entries[s].scales, first, entries_of_row());
-    else if constexpr (Config::zero_words > 0)
-      copy_entry_words<Config::zero_words, Config::whole_words>(
-          to + (16 * scale_row + row * zero_row), asked_entries[s].zeros, first, entries_of_row());
-  }
-  DEVICE i32 entries_of_row() const { return ((i32)shape.k() - 1) / larger(B::k_per_scale, 1) + 1; }
 
   DEVICE void find_entries(const BlockPlace &place) {
-#pragma unroll
-    for (int s = 0; s < sums; ++s)
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int matmul = place.matmul + s;
-        const i64 column = column_of(place, s, lane / 4 + 8 * h);
-        if constexpr (has_entries && !Config::whole_words) {
-          scale_at[s][h] = place_in_word(b.scales(matmul, column, 0));
-          zero_at[s][h] = place_in_word(b.zeros(matmul, column, 0));
-        } else if constexpr (!has_entries) {
-          whole[s][h] = Pairs::prepare(b.decoder(matmul, column, 0));
-        }
-      }
-  }
-  /// Scale and zero point `index` of the step, of one of the lane's rows, whose first of the step is entry
-  /// `first` of the row.
-  DEVICE Entry entry_of(const u8 *entries, int s, int h, i32 first, i32 index) const {
-    using Scale = decltype(b.scales(0, 0, 0));
-    using Zero = decltype(b.zeros(0, 0, 0));
-    constexpr i32 scales = EntryWords<Scale>::per_word, zeros = EntryWords<Zero>::per_word;
-    const int row = lane / 4 + 8 * h;
-    const auto scale =
-        entry_in(entries + row * scale_row,
-                 ((Config::whole_words ? 0 : scale_at[s][h]) + first) % scales + index, b.scales(0, 0, 0));
-    const auto zero =
-        entry_in(entries + 16 * scale_row + row * zero_row,
-                 ((Config::whole_words ? 0 : zero_at[s][h]) + first) % zeros + index, b.zeros(0, 0, 0));
-    return Pairs::prepare(Decoder{to_f32(scale), zero});
-  }
-
-  DEVICE void multiply_step(const u8 *stage, const T *rows, i32 step) {
-    const i32 first = has_entries ? step * Config::depth / larger(B::k_per_scale, 1) : 0;
-    constexpr int per_unit = has_entries && Config::scale_depth < lane_codes ? units : 1;
-#pragma unroll
-    for (int p = 0; p < pieces; ++p) {
-      Vec<u32, 4> codes[sums][2];
-      Entry entries[sums][2][per_unit];
+    ring.find_entries(place);
+    if constexpr (!has_entries)
 #pragma unroll
       for (int s = 0; s < sums; ++s)
 #pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          codes[s][h] = load_vec<u32, 4>(
-              reinterpret_cast<const u32 *>(stage + s * sum_bytes + (2 * p + h) * 512 + lane * 16));
+        for (int h = 0; h < 2; ++h)
+          whole[s][h] = b.decoder(place.matmul + s, ring.weight_row(place, s, lane / 4 + 8 * h), 0);
+  }
+  template <int Count>
+  struct Entries {
+    Vec<f32, Count> scales;
+    typename Decoder::zero_type zeros[Count];
+  };
+  /// From entry `index` of the step on, whose first one is entry `first` of its row; of row l / 4 + 8 h.
+  template <int Count>
+  DEVICE Entries<Count> entries_of(int s, int h, i32 first, i32 index) const {
+    const u8 *const entries = ring.entries_of(stage, s);
+    const int row = lane / 4 + 8 * h;
+    const i32 scale = ring.scale_place(s, h, first, b.scales(0, 0, 0)) + index,
+              zero = ring.zero_place(s, h, first, b.zeros(0, 0, 0)) + index;
+    Entries<Count> read;
+    entries_in<Config::whole_words>(entries + row * Ring::scale_row, scale, b.scales(0, 0, 0), read.scales);
 #pragma unroll
-          for (int u = 0; u < per_unit; ++u)
-            if constexpr (has_entries)
-              entries[s][h][u] =
-                  entry_of(stage + s * sum_bytes + code_bytes, s, h, first,
-                           (p * span + quad * lane_codes + u * 8) / larger(Config::scale_depth, 1));
-            else
-              entries[s][h][u] = whole[s][h];
-        }
+    for (int i = 0; i < Count; ++i)
+      read.zeros[i] =
+          entry_in(entries + 16 * Ring::scale_row + row * Ring::zero_row, zero + i, b.zeros(0, 0, 0));
+    return read;
+  }
+
+  DEVICE void multiply_step(const T *rows, i32 step) {
+    const i32 first = has_entries ? Ring::first_entry(step) : 0;
+    const i32 from = Ring::place_of_vector(lane % 16, lane / 16);
+#pragma unroll 2 // more at once would take more registers
+    for (int l = 0; l < loads; ++l) {
+      // Word l % 4 of vector 2 l of rows l / 4 and l / 4 + 8, then of the vector behind.
+      u32 words[sums][4];
 #pragma unroll
-      for (int u = 0; u < units; ++u) {
-        Vec<u32, 4> left[sums][2];
+      for (int s = 0; s < sums; ++s)
+        ldmatrix_x4(words[s], ring.codes_of(stage, s) + (from ^ l * 32));
+      const T *const right = rows + (step * Config::depth + l * units * 32 + quad * 8);
 #pragma unroll
-        for (int s = 0; s < sums; ++s)
+      for (int s = 0; s < sums; ++s)
+        if constexpr (scales_sums)
+          multiply_integers(words[s], right, s, first, l);
+        else
+          multiply_decoded(words[s], right, s, first, l);
+    }
+  }
+  /// 64 codes along k: a lane's eight are codes less their zero point, exactly, and the sum of 32 is scaled.
+  DEVICE void multiply_integers(const u32 (&words)[4], const T *right, int s, i32 first, int l) {
+    constexpr int depth = has_entries ? Config::scale_depth : 64, count = depth < 64 ? 64 / depth : 1;
+    Entries<count> entries[2];
 #pragma unroll
-          for (int h = 0; h < 2; ++h)
-            Pairs::pairs(&codes[s][h][u * 4 / units], entries[s][h][per_unit > 1 ? u : 0], masks, left[s][h]);
+    for (int h = 0; h < 2; ++h)
+      if constexpr (has_entries)
+        entries[h] = entries_of<count>(s, h, first, l * 64 / depth);
+      else
+        entries[h] = {{{whole[s][h].scale}}, {whole[s][h].zero}};
 #pragma unroll
-        for (int j = 0; j < groups; ++j) {
-          const Vec<u32, 4> right = load_vec<u32, 4>(reinterpret_cast<const u32 *>(
-              rows + (row_of_lane(j) * row_pitch() + step * Config::depth + p * span + (4 * u + quad) * 8)));
+    for (int u = 0; u < units; ++u) {
+      Vec<u32, 4> left[2];
 #pragma unroll
-          for (int s = 0; s < sums; ++s)
-            mma_vectors(acc[u % 2][s][j], left[s][0], left[s][1], right, T());
-        }
+      for (int h = 0; h < 2; ++h)
+        Pairs::integers(words[2 * u + h], entries[h].zeros[u % count], masks, left[h]);
+#pragma unroll
+      for (int j = 0; j < groups; ++j) {
+        f32 part[4] = {0.f, 0.f, 0.f, 0.f};
+        mma_vectors(part, left[0], left[1], right_of(right, j, u), T());
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          acc[0][s][j][e] = fma_(entries[e / 2].scales[u % count], part[e], acc[0][s][j][e]);
       }
     }
+  }
+  /// As many, decoded to the type.
+  DEVICE void multiply_decoded(const u32 (&words)[4], const T *right, int s, i32 first, int l) {
+    constexpr int per_unit = B::bits == 8 && Config::scale_depth == 16 ? 2 : 1;
+#pragma unroll
+    for (int u = 0; u < units; ++u) {
+      Vec<u32, 4> left[2];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        Entry entries[2];
+#pragma unroll
+        for (int i = 0; i < per_unit; ++i)
+          if constexpr (has_entries) {
+            const auto read = entries_of<1>(s, h, first,
+                                            ((l * units + u) * 32 + (B::bits == 4 ? quad * 8 : i * 16)) /
+                                                larger(Config::scale_depth, 1));
+            entries[i] = Pairs::prepare(Decoder{read.scales[0], read.zeros[0]});
+          } else {
+            entries[i] = Pairs::prepare(whole[s][h]);
+          }
+        entries[1] = entries[per_unit - 1];
+        const u32 codes[2] = {words[B::bits == 4 ? 2 * u + h : h], words[2 + h]};
+        Pairs::pairs(codes, entries, masks, left[h]);
+      }
+#pragma unroll
+      for (int j = 0; j < groups; ++j)
+        mma_vectors(acc[(l * units + u) % chains][s][j], left[0], left[1], right_of(right, j, u), T());
+    }
+  }
+  DEVICE Vec<u32, 4> right_of(const T *right, int j, int u) const {
+    return load_vec<u32, 4>(reinterpret_cast<const u32 *>(
+        right + (row_of_lane(j) * CodeRows<T, B::bits>::pitch(depth_of_all()) + u * 32)));
   }
   /// What comes of rows that are not there is not stored.
   DEVICE int row_of_lane(int group) const {
@@ -336,43 +313,37 @@ private:
   }
 };
 
-/// Copies the rows of A to `to`; those that are not there are the last one again.
-template <class Block, class Shape, class A>
-DEVICE void stage_rows(const Block &block, const Shape &shape, const A &a, typename Block::T *to) {
-  using T = typename Block::T;
-  const i32 k = (i32)shape.k(), m = (i32)shape.m(), per_row = block.depth_of_all() / 8;
-  for (i32 i = (i32)thread_x(); i < Block::held_rows * per_row; i += 32 * Block::warps) {
-    const i32 row = i / per_row, chunk = i % per_row;
-    Vec<T, 8> values{};
-    if (chunk * 8 < k)
-      values = load_vec<T, 8>(a.matrix(0, 0) + (a.row(0, row < m ? row : m - 1) + chunk * 8));
-    Block::Pairs::order(values);
-    store_vec<T, 8>(to + (row * block.row_pitch() + Block::place_of_chunk(chunk)), values);
-  }
-}
-
-/// `B` as SmallMCodes takes it.
-template <class Config, class Shape, class A, class B, class Epilogue>
-DEVICE void gemm_small_m_codes(const Shape &shape, const A &a, const B &b, const Epilogue &epilogue) {
+/// `B` as SmallMCodes takes it. `Prologue`: NoPrologue, or what waits for the kernels before this one and
+/// puts the rows of A into ComputedCodeRows, by all threads of the block.
+template <class Config, class Shape, class A, class B, class Prologue, class Epilogue>
+DEVICE void gemm_small_m_codes(const Shape &shape, const A &a, const B &b, const Prologue &prologue,
+                               const Epilogue &epilogue) {
   using Block = SmallMCodes<Config, Shape, B>;
   using T = typename Config::type;
-  constexpr int sums = Block::sums;
+  constexpr int sums = Block::sums, threads = 32 * Block::warps;
   u8 *const shared = dynamic_shared();
-  f32 *const parts = reinterpret_cast<f32 *>(shared + Block::warps * Block::ring_bytes);
+  f32 *const parts = reinterpret_cast<f32 *>(shared + Block::warps * Block::Ring::bytes_of_warp);
   T *const rows = reinterpret_cast<T *>(parts + Block::warps * Block::part_floats);
   launch_before_wait<Config>();
   Block block(shape, b, shared);
   if (!Config::weights_before_wait)
     pdl_wait();
   block.begin();
-  if (Config::weights_before_wait)
-    pdl_wait();
-  launch_after_wait<Config>();
-  stage_rows(block, shape, a, rows);
+  if constexpr (has_prologue<Prologue>) {
+    constexpr i32 depth = (i32)ceil_div(Config::prologue_k, (i64)Config::depth) * Config::depth;
+    const ComputedCodeRows<T, B::bits, Config::prologue_k, depth> computed{rows, 0};
+    computed.clear_behind(Block::held_rows, threads);
+    prologue(computed);
+    launch_after_wait<Config>();
+  } else {
+    if (Config::weights_before_wait)
+      pdl_wait();
+    launch_after_wait<Config>();
+    stage_rows<B::bits>(shape, a, rows, Block::held_rows, block.depth_of_all(), threads);
+  }
   Epilogue begun = epilogue;
   begin_epilogue(begun);
   barrier();
-  int stage = 0;
   for (i32 turn = 0; block.first_tile(turn) < block.tiles; ++turn) {
     const BlockPlace place = block.place_of(turn);
     const i64 m = shape.m(), n = block.has(turn) ? shape.n(place.matmul) : 0;
@@ -381,7 +352,7 @@ DEVICE void gemm_small_m_codes(const Shape &shape, const A &a, const B &b, const
       if (row < m && place.column + column < n)
         operands.read(number, begun, place, row, place.column + column);
     });
-    block.multiply(turn, rows, stage);
+    block.multiply(turn, rows);
     Block::meet(); // the parts of the turn before have been read
     block.put(parts);
     Block::meet();

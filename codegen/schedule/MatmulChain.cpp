@@ -1,5 +1,6 @@
 // A norm, the matmuls of its result, and what is made of heads of theirs: kernels of their own, as they would
-// be without the group, or, for few rows, gemm_swap_ab with both inside. A device measures which is faster.
+// be without the group, or, for few rows, gemm_swap_ab with both inside; of quantised weights
+// gemm_small_m_codes with the norm. A device measures which is faster.
 #include "codegen/LibraryMatmuls.h"
 #include "codegen/schedule/MatmulChainParts.h"
 #include "codegen/schedule/MatmulSwap.h"
@@ -14,8 +15,8 @@ using namespace mlir;
 namespace fusion {
 
 namespace {
-/// One kernel is for so many rows: each of its blocks computes the norm of all of them.
-constexpr int64_t mostRows = 8;
+/// gemm_swap_ab is for so many rows: each of its blocks computes the norm of all of them.
+constexpr int64_t mostSwappedRows = 8;
 
 /// A region in parts, and how each is computed by itself.
 class Chain {
@@ -41,13 +42,17 @@ public:
     if (context.batchInvariant)
       return all;
     for (PlannedAlternative &alternative : all)
-      alternative.variant = kernelVariant;
-    PlannedAlternative one{{}, {}, {PlannedKernel{region, [this](const KernelContext &its) {
-                                      return emit(its);
-                                    }}}};
+      if (llvm::StringRef(alternative.variant).empty())
+        alternative.variant = kernelVariant;
+    // Quantised matmuls of more rows have variants, for each of the norm's sizes.
+    llvm::stable_sort(all, [](const PlannedAlternative &one, const PlannedAlternative &other) {
+      return isFirst(one) && !isFirst(other);
+    });
+    PlannedAlternative one{
+        {}, {}, {PlannedKernel{region, [this](const KernelContext &its) { return emit(its); }}}};
     one.variant = otherKernelVariant;
     if (!rows.constant())
-      one.when = {{rows, 1, mostRows}};
+      one.when = {{rows, 1, mostRows()}};
     all.push_back(std::move(one));
     if (libraryRows) {
       PlannedAlternative library{{}, {}, {PlannedKernel{parts.products, {}, /*byLibrary=*/true}}};
@@ -65,7 +70,8 @@ public:
   KernelDraft emit(const KernelContext &context) const {
     auto made = oneOf(context);
     const One &one = *std::get<std::unique_ptr<One>>(made);
-    KernelDraft draft = matmul::emitSwapAB(one.kernel, one.context, one.problem, one.tile.get());
+    KernelDraft draft = ofCodes ? matmul::emitSmallMCodes(one.kernel, one.context, one.problem)
+                                : matmul::emitSwapAB(one.kernel, one.context, one.problem, one.tile.get());
     Dim columns = 0;
     for (const matmul::Matmul &matmul : one.problem.matmuls)
       columns = columns + matmul.n;
@@ -87,16 +93,23 @@ private:
       return *reason;
     const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
     rows = problem.m;
-    if (matmul::swapABRows(problem, context.target) == 0)
-      return std::string("gemm_swap_ab does not take the matmuls");
-    if (!context.batchInvariant && rows.constant().value_or(1) > mostRows)
-      return fmt::format("one kernel is for 1 to {} rows: here there are {}", mostRows, *rows.constant());
+    ofCodes = matmul::swapABRows(problem, context.target) == 0;
+    if (ofCodes && matmul::smallMCodesRows(problem, context.target) == 0)
+      return std::string("neither gemm_swap_ab nor gemm_small_m_codes takes the matmuls");
+    if (ofCodes && !parts.heads.ops.empty())
+      return std::string("heads of quantised matmuls");
+    if (!context.batchInvariant && rows.constant().value_or(1) > mostRows())
+      return fmt::format("one kernel is for 1 to {} rows: here there are {}", mostRows(), *rows.constant());
     if (rows.constant() == 0)
       return std::string("no rows");
     auto split = splitMatmuls(parts.products, own);
     if (auto *calls = std::get_if<LibraryMatmuls>(&split); calls && remainsForAllSizes(*calls, own))
       libraryRows = calls->rows;
     return refusesOne(context);
+  }
+
+  static bool isFirst(const PlannedAlternative &alternative) {
+    return llvm::StringRef(alternative.variant) == kernelVariant;
   }
 
   static std::vector<PlannedAlternative> combined(ArrayRef<PlannedAlternative> before,
@@ -129,7 +142,7 @@ private:
       return *reason;
     matmul::Problem &problem = one->problem = std::move(std::get<matmul::Problem>(analysed));
     problem.leastRows = problem.m.constant().value_or(1);
-    problem.mostRows = problem.m.constant().value_or(mostRows);
+    problem.mostRows = problem.m.constant().value_or(mostRows());
     if (!parts.heads.ops.empty()) {
       one->heads = parts.heads;
       one->heads.inputs = parts.products.inputs;
@@ -168,13 +181,20 @@ private:
       if (std::get<row::Graph>(graph).groupSize != 0)
         return std::string("values per group before the matmuls");
     }
-    return matmul::swapABRefusal(one.problem, context.target);
+    if (!ofCodes)
+      return matmul::swapABRefusal(one.problem, context.target);
+    if (!matmul::isSmallMCodes(one.problem, context.target))
+      return std::string("no room for a ring beside the rows that a block computes");
+    return std::nullopt;
   }
+
+  int64_t mostRows() const { return ofCodes ? matmul::smallMCodesAlone : mostSwappedRows; }
 
   Region region;
   matmul::ChainParts parts;
   PlannedPart norm, products, heads;
   Dim rows = 1;
+  bool ofCodes = false; ///< quantised weights: gemm_small_m_codes is the one kernel
   std::optional<SizeRange> libraryRows;
 };
 

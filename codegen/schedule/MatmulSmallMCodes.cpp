@@ -3,6 +3,8 @@
 #include "codegen/schedule/MatmulCodes.h"
 #include "codegen/schedule/MatmulSource.h"
 
+#include <fmt/format.h>
+
 namespace fusion::matmul {
 
 namespace {
@@ -30,6 +32,10 @@ struct Sharing {
   int64_t stages = 2; ///< steps that a warp has on their way
 };
 
+int64_t bitsOf(const ScaleOrZero &entry) {
+  return entry.packed ? 4 : 8 * static_cast<int64_t>(byteSize(entry.type));
+}
+
 /// Aligned words of 16 bytes that hold the entries of a step, wherever they begin.
 int64_t wordsOf(const Problem &problem, bool isScale, int64_t depth) {
   const int64_t shared = scaleDepth(problem, depth);
@@ -39,13 +45,12 @@ int64_t wordsOf(const Problem &problem, bool isScale, int64_t depth) {
   const std::optional<ScaleOrZero> &first = entryOf(problem.matmuls.front());
   if (shared == 0 || !first || first->literal)
     return 0;
-  const int64_t bits = first->packed ? 4 : 8 * static_cast<int64_t>(byteSize(first->type)),
-                entries = depth / shared, whole = (entries * bits + 127) / 128;
+  const int64_t bits = bitsOf(*first), entries = depth / shared, whole = (entries * bits + 127) / 128;
   const bool areAligned = llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
     const ScaleOrZero &entry = *entryOf(matmul);
     return entry.offset.knownMultipleOf(entries) && entry.columnStride.knownMultipleOf(entries);
   });
-  return areAligned && 128 % (entries * bits) == 0 ? whole : whole + 1;
+  return areAligned && (128 % (entries * bits) == 0 || entries * bits % 128 == 0) ? whole : whole + 1;
 }
 
 /// Whether rows of scales and zero points begin and end with words.
@@ -67,22 +72,32 @@ int64_t stageBytes(const Problem &problem, int64_t depth) {
          (tile * depth * codeBits(problem.b) / 8 + tile * wordBytes * entries);
 }
 int64_t stepsOf(const Problem &problem, int64_t depth) { return (*problem.k.constant() + depth - 1) / depth; }
-/// A, and the partial sums of all warps.
-int64_t fixedBytes(const Problem &problem, int64_t depth) {
+constexpr int64_t staticBytes = 1024; // sums of a prologue
+/// Beside the ring: A, and the partial sums of all warps.
+int64_t otherBytes(const Problem &problem, int64_t depth) {
   const int64_t pitch = stepsOf(problem, depth) * depth + 32, parts = 20 * productRows(problem) * 4;
   const int64_t warps = warpsOf(problem),
                 largest = problem.largest == Problem::Largest::None ? 0 : 8 * warps * heldRows(problem);
   return largest + heldRows(problem) * pitch * 2 +
-         warps * parts * static_cast<int64_t>(problem.accumulators()) + 1024;
+         warps * parts * static_cast<int64_t>(problem.accumulators());
+}
+/// Blocks of one launch on a multiprocessor: of two accumulators, whose threads take so many registers that a
+/// block has half as many warps. While one adds up, the other multiplies.
+int64_t blocksPerMultiprocessor(const Problem &problem) {
+  return problem.accumulators() > 1 && productRows(problem) <= 8 ? 2 : 1;
 }
 int64_t fittingStages(const Problem &problem, int64_t depth, const TargetInfo &target) {
-  return (target.sharedBytesPerBlock - fixedBytes(problem, depth)) /
-         (warpsOf(problem) * stageBytes(problem, depth));
+  constexpr int64_t ofSystem = 1024; // of each block
+  const int64_t bytes = (target.sharedBytesPerBlock + ofSystem) / blocksPerMultiprocessor(problem) - ofSystem;
+  return (bytes - otherBytes(problem, depth) - staticBytes) / (warpsOf(problem) * stageBytes(problem, depth));
 }
 
 /// The fewest codes one after the other of a warp, and of as few the most blocks.
 Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
-  constexpr double perTurn = 1; // what adding up and the epilogue cost, in vectors of codes
+  // What adding up and the epilogue cost, in vectors of codes; part of it where another block multiplies
+  // meanwhile. What a block without another takes longer.
+  constexpr double perTurn = 1, perSharedTurn = 0.25, alone = 0.4;
+  const bool shares = blocksPerMultiprocessor(problem) > 1;
   const int64_t tiles = *columnTiles(problem, tile).constant(), span = 4 * laneCodes(problem),
                 warps = warpsOf(problem);
   Sharing best;
@@ -90,14 +105,17 @@ Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
   for (int64_t pieces : {2, 1})
     for (int64_t kSplit = warps; kSplit >= 1; kSplit /= 2) {
       const int64_t depth = pieces * span, atOnce = warps / kSplit * target.multiprocessors,
-                    turns = (tiles + atOnce - 1) / atOnce,
+                    turns = (tiles + atOnce - 1) / atOnce, ofBlock = llvm::divideCeil(turns, shares ? 2 : 1),
                     steps = (stepsOf(problem, depth) + kSplit - 1) / kSplit,
                     fitting = fittingStages(problem, depth, target);
-      const double cost = static_cast<double>(turns) * (static_cast<double>(steps * pieces) + perTurn);
+      const double vectors = static_cast<double>(steps * pieces),
+                   cost = shares ? static_cast<double>(turns) * (vectors + perSharedTurn) +
+                                       (turns % 2 ? alone * vectors : 0)
+                                 : static_cast<double>(turns) * (vectors + perTurn);
       if (fitting < 2 || (best.depth && cost >= least))
         continue;
       least = cost;
-      best = {depth, kSplit, std::min(fitting, std::max(int64_t(2), turns * steps))};
+      best = {depth, kSplit, std::min(fitting, std::max(int64_t(2), ofBlock * steps))};
     }
   return best;
 }
@@ -126,7 +144,7 @@ bool takesWeights(const Problem &problem, const Matmul &matmul) {
 
 int64_t smallMCodesRows(const Problem &problem, const TargetInfo &target) {
   const std::optional<Decode> &decode = problem.b.decode;
-  if (!problem.prologue.empty() || problem.routing || !problem.batch.empty() || problem.accumulators() > 2)
+  if (problem.routing || !problem.batch.empty() || problem.accumulators() > 2)
     return 0;
   if (!decode || !decode->scale || (decode->type != DType::BF16 && decode->type != DType::F16) ||
       problem.a.decode || problem.a.type != decode->type || byteSize(problem.b.type) != 1 ||
@@ -139,9 +157,10 @@ int64_t smallMCodesRows(const Problem &problem, const TargetInfo &target) {
   if (neighbours % leastScaleDepth != 0 ||
       (neighbours != 0 && span % neighbours != 0 && neighbours % (2 * span) != 0) ||
       problem.k.constant().value_or(0) < span || !problem.k.knownMultipleOf(codes) ||
-      !readsVectors(problem, true, 8, 8) || !readsVectors(problem, false, codes, codes))
+      (problem.prologue.empty() && !readsVectors(problem, true, 8, 8)) ||
+      !readsVectors(problem, false, codes, codes))
     return 0;
-  return mostRows;
+  return problem.prologue.empty() ? mostRows : smallMCodesAlone;
 }
 
 bool isSmallMCodes(const Problem &problem, const TargetInfo &target) {
@@ -150,12 +169,13 @@ bool isSmallMCodes(const Problem &problem, const TargetInfo &target) {
 }
 
 bool prefersSmallMCodes(const Problem &problem, const TargetInfo &target) {
-  return problem.mostRows <= 4 && isSmallMCodes(problem, target);
+  return problem.mostRows <= smallMCodesAlone && isSmallMCodes(problem, target);
 }
 
 static int64_t blocksOf(const Problem &problem, const Sharing &sharing, const TargetInfo &target) {
   const int64_t sides = warpsOf(problem) / sharing.kSplit, tiles = *columnTiles(problem, tile).constant();
-  return std::min<int64_t>(target.multiprocessors, (tiles + sides - 1) / sides);
+  return std::min<int64_t>(blocksPerMultiprocessor(problem) * target.multiprocessors,
+                           (tiles + sides - 1) / sides);
 }
 int64_t smallMCodesWarps(const Problem &problem, const TargetInfo &target) {
   return warpsOf(problem) * blocksOf(problem, chooseSharing(problem, target), target);
@@ -192,6 +212,9 @@ KernelDraft emitSmallMCodes(const Region &region, const KernelContext &context, 
   source.set("scale_words", wordsOf(problem, true, sharing.depth));
   source.set("zero_words", wordsOf(problem, false, sharing.depth));
   source.set("whole_steps", problem.k.knownMultipleOf(sharing.depth));
+  source.set("whole_tiles", llvm::all_of(problem.matmuls, [](const Matmul &matmul) {
+               return matmul.n.knownMultipleOf(tile);
+             }));
   source.set("whole_words", hasWholeWords(problem));
   Sums sums{DType::F32, resultVector(problem, 4), /*readsAhead=*/true};
   if (problem.largest != Problem::Largest::None) {
@@ -204,14 +227,20 @@ KernelDraft emitSmallMCodes(const Region &region, const KernelContext &context, 
     source.set("launches_early", true);
   if (depth > 0)
     source.nameEntries();
+  if (!problem.prologue.empty()) {
+    const int64_t k = *problem.k.constant();
+    source.set("prologue_k", k);
+    source.computeRows(fmt::format("ComputedCodeRows<{}, {}, {}, {}>", body::spelling(problem.a.type),
+                                   codeBits(problem.b), k, stepsOf(problem, sharing.depth) * sharing.depth),
+                       {.held = 32, .ahead = 32});
+  }
   KernelDraft draft = source.finish(sums, static_cast<uint32_t>(32 * warps), residentBlocks(problem, sharing),
-                                    /*takesPrologue=*/false);
+                                    /*takesPrologue=*/true);
   draft.launchesEarly = context.mayLaunchEarly;
   if (isFloat(problem.b.type))
     draft.kernel.features |= static_cast<uint32_t>(Feature::F8Conversions);
-  draft.kernel.dynamicSharedBytes =
-      static_cast<uint32_t>(sharing.stages * warps * stageBytes(problem, sharing.depth) +
-                            fixedBytes(problem, sharing.depth) - 1024);
+  draft.kernel.dynamicSharedBytes = static_cast<uint32_t>(
+      sharing.stages * warps * stageBytes(problem, sharing.depth) + otherBytes(problem, sharing.depth));
   draft.gridX = blocksOf(problem, sharing, context.target);
   return draft;
 }

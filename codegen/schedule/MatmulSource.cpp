@@ -63,8 +63,10 @@ std::string GemmSource::sizes() {
 std::string GemmSource::prologue(body::Code &entry, uint32_t threads) {
   if (problem.prologue.empty())
     return "NoPrologue{}";
-  entry.line(fmt::format("const auto prologue = [&]({} *normal) {{", body::spelling(problem.a.type)));
-  emitPrologue(source, entry, region, context, problem, threads, "", {.held = 32, .ahead = 0});
+  entry.line(rowsType.empty()
+                 ? fmt::format("const auto prologue = [&]({} *normal) {{", body::spelling(problem.a.type))
+                 : fmt::format("const auto prologue = [&](const {} &normal) {{", rowsType));
+  emitPrologue(source, entry, region, context, problem, threads, rowsType, prologueRegisters);
   entry.line("};");
   return "prologue";
 }

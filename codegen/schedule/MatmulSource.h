@@ -14,7 +14,7 @@ struct Sums {
   int64_t width = 1;
   bool readsAhead =
       false; ///< what the epilogue reads is asked for before; the first column is a multiple of the width
-  bool sends = false; ///< as KernelContext::sendsTo asks; the epilogue's store is not StoreAt then
+  bool sends = false;     ///< as KernelContext::sendsTo asks; the epilogue's store is not StoreAt then
   int64_t partsOfRow = 0; ///< where Problem::largest: of each row, what warps find
   int64_t warps = 4;      ///< of a block, that do
 };
@@ -37,6 +37,11 @@ public:
   void setWeightsBeforeWait();
   /// B also says where scales and zero points lie: see entry_words.cuh.
   void nameEntries() { namesEntries = true; }
+  /// The prologue takes an array of this type for the rows of A, instead of a pointer.
+  void computeRows(llvm::StringRef type, PrologueRegisters registers) {
+    rowsType = type.str();
+    prologueRegisters = registers;
+  }
 
   /// `takesPrologue`: the template takes one, where the problem has none too.
   KernelDraft finish(const Sums &sums, uint32_t threads, uint32_t residentBlocks, bool takesPrologue);
@@ -98,6 +103,8 @@ private:
   const Problem &problem;
   bool readsEarly = false;   ///< see setWeightsBeforeWait()
   bool namesEntries = false; ///< see nameEntries()
+  std::string rowsType;      ///< see computeRows()
+  PrologueRegisters prologueRegisters{.held = 32, .ahead = 0};
   std::string name;
   body::KernelSource source;
 };

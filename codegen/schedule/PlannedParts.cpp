@@ -67,6 +67,8 @@ std::vector<PlannedAlternative> oneAfterTheOther(llvm::ArrayRef<PlannedAlternati
       if (auto when = both(one.when, next.when)) {
         PlannedAlternative &made = all.emplace_back(one);
         made.when = *when;
+        if (llvm::StringRef(made.variant).empty())
+          made.variant = next.variant;
         llvm::append_range(made.kernels, next.kernels);
       }
   return all;

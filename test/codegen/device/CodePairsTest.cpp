@@ -1,4 +1,5 @@
-// Pairs of codes are decoded to the bits that Dequantise gives: every code, zero point and kind of scale.
+// Pairs of codes are decoded to the bits that Dequantise gives: every code, zero point and kind of scale; and
+// those of 4 bits to integers.
 #include "test/codegen/device/Machine.h"
 #include "test/codegen/device/TemplateSamples.h"
 
@@ -66,13 +67,21 @@ KERNEL(256) {0}(const u32 *scales, i32 *wrong) {{
     u32 words[2];
     copy_bytes(words, bytes, 8);
     Vec<u32, 4> pairs;
-    Pairs::pairs(words, entry, Pairs::Masks(), pairs);
+    const typename Pairs::Entry both[2] = {{entry, entry}};
+    Pairs::pairs(words, both, Pairs::Masks(), pairs);
     for (u32 i = 0; i < 8u; ++i) {{
       const u32 at = {3} == 4 ? i % 4u : i / 2u, half = {3} == 4 ? i / 4u : i % 2u;
       const {2} code = code_at(bytes, i);
       const u32 expected = from_f32<{1}>(decoder(code)).bits, found = pairs[at] >> 16u * half & 0xffffu;
       const bool isNan = (expected & 0x7fffu) > ({10});
       count += isNan ? (found & 0x7fffu) <= ({10}) : found != expected;
+    }}
+    if constexpr ({3} == 4) {{
+      Pairs::integers(words[0], decoder.zero, Pairs::Masks(), pairs);
+      decoder.scale = 1.f / Pairs::integer_unit;
+      for (u32 i = 0; i < 8u; ++i)
+        count += (pairs[i % 4u] >> 16u * (i / 4u) & 0xffffu) !=
+                 (u32)from_f32<{1}>(decoder(code_at(bytes, i))).bits;
     }}
   }}
   store(wrong + (block_x() * 256u + byte), count);

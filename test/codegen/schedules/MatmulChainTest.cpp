@@ -1,14 +1,11 @@
-// A norm, the matmuls of it and heads of their results in gemm_swap_ab: see swap_ab_parts.cuh.
-#include "Harness.h"
+// A norm, the matmuls of it and heads of their results in gemm_swap_ab, see swap_ab_parts.cuh; of quantised
+// weights in gemm_small_m_codes.
+#include "QuantisedMatmul.h"
 
 #include <fmt/format.h>
 
 namespace fusion::test {
 namespace {
-
-bool has(const std::string &source, const std::string &part) {
-  return source.find(part) != std::string::npos;
-}
 
 struct NormCase {
   int rows, n, k;
@@ -32,8 +29,10 @@ std::string module(const NormCase &c) {
                             "%g = nn.silu %p : ({3}) -> {3}\n%z = nn.mul %g, %q : ({3}, {3}) -> {3}",
                             x, w, c.transposeB, y)
               : fmt::format("%z = nn.add %p, %c : ({0}, {1}) -> {0}", y, u);
-  const std::string types = c.adds || c.leaves ? fmt::format("{}, {}", y, x) : y,
-                    names = c.adds ? "%z, %s" : c.leaves ? "%z, %h" : "%z";
+  const std::string types = c.adds || c.leaves ? fmt::format("{}, {}", y, x) : y, names = c.adds ? "%z, %s"
+                                                                                          : c.leaves
+                                                                                              ? "%z, %h"
+                                                                                              : "%z";
   const int results = c.adds || c.leaves ? 2 : 1;
   return fmt::format(R"(
     func.func @main(%x: {0}, %r: {0}, %p0: {1}, %w: {2}, %u: {3}) -> ({4}) {{
@@ -101,6 +100,25 @@ TEST(MatmulChain, WhatLeaves) {
     EXPECT_TRUE(has(run({rows, 200, 512, true, "bf16", false, /*adds=*/true}), "block_x() == 0"));
     EXPECT_TRUE(has(run({rows, 200, 128, true, "f16", false, false, /*leaves=*/true}), "block_x() == 0"));
   }
+}
+
+/// Each lane's codes, in their order, of rows that end with a step and within one; what neighbours the norm
+/// stores at once is as its width has it.
+TEST(MatmulChain, NormOfQuantisedWeights) {
+  auto takes = [](QuantisedMatmul form) {
+    form.norm = true;
+    const std::string source = checkQuantised(form, "");
+    EXPECT_TRUE(has(source, "gemm_small_m_codes<Config>") && has(source, "prologue_k = ")) << source;
+  };
+  for (int m : {1, 2, 3, 4})
+    for (bool gated : {false, true}) {
+      takes({m, 72, 288, "ui4", "bf16", "bf16", 32, true, gated});
+      takes({m, 72, 272, "i8", "f16", "f32", 16, false, gated});
+    }
+  for (const QuantisedMatmul &form : everyType(2))
+    takes(form);
+  for (int k : {256, 512, 1056, 2048, 4096})
+    takes({1, 136, k, "ui4", "f16", "f16", 32, true});
 }
 
 struct HeadCase {
@@ -190,8 +208,8 @@ std::string module(const HeadCase &c) {
   part("k", "wk", c.keys, true, false);
   part("v", "wv", c.keys, false, false);
   const std::string wq = weight(c.packed ? all : c.queries * c.width), wk = weight(c.keys * c.width);
-  const std::string arguments = fmt::format("{0}, {1}, {2}, {2}, {3}, {3}, {4}, {5}, {6}", x, wq, wk, table,
-                                            bias, v, g);
+  const std::string arguments =
+      fmt::format("{0}, {1}, {2}, {2}, {3}, {3}, {4}, {5}, {6}", x, wq, wk, table, bias, v, g);
   return fmt::format(R"(
     func.func @main(%x: {0}, %q: {1}, %k: {2}, %v: {2}, %cos: {3}, %sin: {3}, %b: {4}, %nw: {5}, %hw: {6}) -> ({7}) {{
       %y:3 = fusion.group "qkv_rope" schedule "matmul_chain" (%a = %x, %wq = %q, %wk = %k, %wv = %v, %cc = %cos, %ss = %sin,
@@ -282,7 +300,8 @@ TEST(MatmulChain, Refuses) {
   EXPECT_TRUE(has(refusal(matmulChainSchedule(), module(c)), "heads that do not divide the columns"));
   c = {};
   c.type = "f32";
-  EXPECT_TRUE(has(refusal(matmulChainSchedule(), module(c)), "gemm_swap_ab does not take the matmuls"));
+  EXPECT_TRUE(has(refusal(matmulChainSchedule(), module(c)),
+                  "neither gemm_swap_ab nor gemm_small_m_codes takes the matmuls"));
   EXPECT_TRUE(has(refusal(matmulChainSchedule(), module(NormCase{8, 8448, 16384})), "no room"));
 }
 

@@ -13,6 +13,7 @@ struct QuantisedMatmul {
   const char *codes = "i8", *type = "bf16", *scales = "f32";
   int block = 0; ///< along k; 0: a scale a row of the weights; -1: one for all
   bool zero = false, gated = false;
+  bool norm = false; ///< of the rows, in the same group
 };
 
 inline bool isPacked(const QuantisedMatmul &form) { return std::string(form.codes).ends_with("i4"); }
@@ -32,7 +33,7 @@ inline std::string packedCodes(const std::string &type, int rows, int columns, u
   return fmt::format("{}]> : tensor<{}x{}x{}>", text, rows, columns, type);
 }
 
-/// x w + bias, or silu(x w) * (x u), of which w and u are quantised along k.
+/// x w + bias, or silu(x w) * (x u), of which w and u are quantised along k; of the norm of x instead of x.
 inline std::string module(const QuantisedMatmul &f) {
   const int blocks = f.block > 0 ? (f.k + f.block - 1) / f.block : 1;
   const std::string x = fmt::format("tensor<{}x{}x{}>", f.m, f.k, f.type),
@@ -46,6 +47,13 @@ inline std::string module(const QuantisedMatmul &f) {
                     z = fmt::format("tensor<{}{}>", shape, f.codes);
   std::string arguments = fmt::format("%x: {}, %b: tensor<{}x{}>", x, f.n, f.type), constants;
   std::string bound = "%x_ = %x, %b_ = %b", types = fmt::format("{}, tensor<{}x{}>", x, f.n, f.type), body;
+  const std::string rows = f.norm ? "%h" : "%x_", gain = fmt::format("tensor<{}x{}>", f.k, f.type);
+  if (f.norm) {
+    arguments += ", %v: " + gain;
+    bound += ", %v_ = %v";
+    types += ", " + gain;
+    body = fmt::format("%h = nn.rms_norm %x_, %v_ {{eps = 1.0e-6 : f32}} : ({0}, {1}) -> {0}\n", x, gain);
+  }
   for (int i = 0; i < (f.gated ? 2 : 1); ++i) {
     auto operand = [&](const char *name, const std::string &type, const std::string &constant) {
       if (constant.empty())
@@ -61,22 +69,22 @@ inline std::string module(const QuantisedMatmul &f) {
       operand("z", z, isPacked(f) ? packedCodes(f.codes, f.n, blocks, 2 * i + 1) : "");
     body += fmt::format("%d{0} = nn.dequantize %w_{0}, %s_{0}{1} {{axis = {2} : i64, block_size = {3} : "
                         "i64}} : ({4}, {5}{6}) -> {7}\n"
-                        "%p{0} = nn.matmul %x_, %d{0} {{transpose_b = true}} : ({8}, {7}) -> {9}\n",
+                        "%p{0} = nn.matmul {10}, %d{0} {{transpose_b = true}} : ({8}, {7}) -> {9}\n",
                         i, f.zero ? fmt::format(", %z_{}", i) : "", f.block > 0 ? 1 : 0, std::max(f.block, 0),
-                        w, s, f.zero ? ", " + z : "", d, x, y);
+                        w, s, f.zero ? ", " + z : "", d, x, y, rows);
   }
   body += f.gated ? fmt::format("%g = nn.silu %p0 : ({0}) -> {0}\n%r = nn.mul %g, %p1 : ({0}, {0}) -> {0}", y)
                   : fmt::format("%r = nn.add %p0, %b_ : ({0}, tensor<{1}x{2}>) -> {0}", y, f.n, f.type);
   return fmt::format(R"(
     func.func @main({0}) -> {1} {{
       {2}
-      %y = fusion.group "g" schedule "matmul" ({3}) : ({4}) -> {1} {{
+      %y = fusion.group "g" schedule "{6}" ({3}) : ({4}) -> {1} {{
         {5}
         fusion.yield %r : {1}
       }}
       return %y : {1}
     }})",
-                     arguments, y, constants, bound, types, body);
+                     arguments, y, constants, bound, types, body, f.norm ? "matmul_chain" : "matmul");
 }
 
 /// Codes over their whole range, scales around a hundredth, others around 1.
@@ -117,15 +125,16 @@ inline bool has(const std::string &source, const std::string &part) {
 inline std::string checkQuantised(const QuantisedMatmul &form, const std::string &variant,
                                   uint32_t arch = 90) {
   const double tolerance = std::string(form.type) == "f16" ? 1e-3 : 6e-3;
-  auto fillAll = [](unsigned index, Tensor &tensor) {
-    if (index > 1) // x and the bias are as they are
+  auto fillAll = [asTheyAre = form.norm ? 3u : 2u](unsigned index, Tensor &tensor) {
+    if (index >= asTheyAre) // after x, the bias and the norm's weight
       fill(index, tensor);
   };
-  return check(matmulSchedule(), {.text = module(form),
-                                  .tolerance = form.gated ? 2 * tolerance : tolerance,
-                                  .fill = fillAll,
-                                  .arch = arch,
-                                  .variant = variant});
+  return check(form.norm ? matmulChainSchedule() : matmulSchedule(),
+               {.text = module(form),
+                .tolerance = form.gated ? 2 * tolerance : tolerance,
+                .fill = fillAll,
+                .arch = arch,
+                .variant = variant});
 }
 
 } // namespace fusion::test
