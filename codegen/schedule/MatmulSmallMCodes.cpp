@@ -19,14 +19,18 @@ int64_t heldRows(const Problem &problem) {
   return rows < 8 ? rows : productRows(problem);
 }
 
-/// Warps of a block. Two accumulators, and more rows, want the registers of twice as many.
+/// Warps of a block. Two accumulators, or many rows, leave registers for no more; of few rows there are two
+/// blocks on a multiprocessor.
 int64_t warpsOf(const Problem &problem) {
-  return problem.accumulators() > 1 || productRows(problem) > 16 ? 8 : 16;
+  return problem.accumulators() > 1 || productRows(problem) != 16 ? 8 : 16;
 }
 int64_t laneCodes(const Problem &problem) { return 8 * wordBytes / codeBits(problem.b); }
 
 /// How columns and K are shared out.
 struct Sharing {
+  /// Of a launch on a multiprocessor. Of two one multiplies while the other adds up, or waits for its rows;
+  /// and one by one they make room for the next kernel's.
+  int64_t blocks = 1;
   int64_t depth = 0;  ///< of a step along K
   int64_t kSplit = 1; ///< warps that share out K of a tile
   int64_t stages = 2; ///< steps that a warp has on their way
@@ -81,23 +85,17 @@ int64_t otherBytes(const Problem &problem, int64_t depth) {
   return largest + heldRows(problem) * pitch * 2 +
          warps * parts * static_cast<int64_t>(problem.accumulators());
 }
-/// Blocks of one launch on a multiprocessor: of two accumulators, whose threads take so many registers that a
-/// block has half as many warps. While one adds up, the other multiplies.
-int64_t blocksPerMultiprocessor(const Problem &problem) {
-  return problem.accumulators() > 1 && productRows(problem) <= 8 ? 2 : 1;
-}
-int64_t fittingStages(const Problem &problem, int64_t depth, const TargetInfo &target) {
+int64_t fittingStages(const Problem &problem, int64_t depth, int64_t blocks, const TargetInfo &target) {
   constexpr int64_t ofSystem = 1024; // of each block
-  const int64_t bytes = (target.sharedBytesPerBlock + ofSystem) / blocksPerMultiprocessor(problem) - ofSystem;
+  const int64_t bytes = (target.sharedBytesPerBlock + ofSystem) / blocks - ofSystem;
   return (bytes - otherBytes(problem, depth) - staticBytes) / (warpsOf(problem) * stageBytes(problem, depth));
 }
 
-/// The fewest codes one after the other of a warp, and of as few the most blocks.
-Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
+/// The fewest codes one after the other of a warp, and of as few the most blocks; none if A leaves no room.
+Sharing chooseSharing(const Problem &problem, int64_t blocks, const TargetInfo &target) {
   // What adding up and the epilogue cost, in vectors of codes; part of it where another block multiplies
   // meanwhile. What a block without another takes longer.
   constexpr double perTurn = 1, perSharedTurn = 0.25, alone = 0.4;
-  const bool shares = blocksPerMultiprocessor(problem) > 1;
   const int64_t tiles = *columnTiles(problem, tile).constant(), span = 4 * laneCodes(problem),
                 warps = warpsOf(problem);
   Sharing best;
@@ -105,19 +103,25 @@ Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
   for (int64_t pieces : {2, 1})
     for (int64_t kSplit = warps; kSplit >= 1; kSplit /= 2) {
       const int64_t depth = pieces * span, atOnce = warps / kSplit * target.multiprocessors,
-                    turns = (tiles + atOnce - 1) / atOnce, ofBlock = llvm::divideCeil(turns, shares ? 2 : 1),
-                    steps = (stepsOf(problem, depth) + kSplit - 1) / kSplit,
-                    fitting = fittingStages(problem, depth, target);
+                    turns = llvm::divideCeil(tiles, atOnce), ofBlock = llvm::divideCeil(turns, blocks),
+                    steps = llvm::divideCeil(stepsOf(problem, depth), kSplit),
+                    fitting = fittingStages(problem, depth, blocks, target);
       const double vectors = static_cast<double>(steps * pieces),
-                   cost = shares ? static_cast<double>(turns) * (vectors + perSharedTurn) +
-                                       (turns % 2 ? alone * vectors : 0)
-                                 : static_cast<double>(turns) * (vectors + perTurn);
+                   cost = blocks > 1 ? static_cast<double>(turns) * (vectors + perSharedTurn) +
+                                           (turns % 2 ? alone * vectors : 0)
+                                     : static_cast<double>(turns) * (vectors + perTurn);
       if (fitting < 2 || (best.depth && cost >= least))
         continue;
       least = cost;
-      best = {depth, kSplit, std::min(fitting, std::max(int64_t(2), ofBlock * steps))};
+      best = {blocks, depth, kSplit, std::min(fitting, std::max(int64_t(2), ofBlock * steps))};
     }
   return best;
+}
+Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
+  if (productRows(problem) <= 8)
+    if (Sharing two = chooseSharing(problem, 2, target); two.depth)
+      return two;
+  return chooseSharing(problem, 1, target);
 }
 
 bool takesEntry(const Problem &problem, const std::optional<ScaleOrZero> &entry,
@@ -174,26 +178,10 @@ bool prefersSmallMCodes(const Problem &problem, const TargetInfo &target) {
 
 static int64_t blocksOf(const Problem &problem, const Sharing &sharing, const TargetInfo &target) {
   const int64_t sides = warpsOf(problem) / sharing.kSplit, tiles = *columnTiles(problem, tile).constant();
-  return std::min<int64_t>(blocksPerMultiprocessor(problem) * target.multiprocessors,
-                           (tiles + sides - 1) / sides);
+  return std::min<int64_t>(sharing.blocks * target.multiprocessors, (tiles + sides - 1) / sides);
 }
 int64_t smallMCodesWarps(const Problem &problem, const TargetInfo &target) {
   return warpsOf(problem) * blocksOf(problem, chooseSharing(problem, target), target);
-}
-
-/// Blocks on a multiprocessor: registers that one leaves are for the next kernel's, whose weights are on
-/// their way by then. What takes more would spill.
-static uint32_t residentBlocks(const Problem &problem, const Sharing &sharing) {
-  const std::optional<ScaleOrZero> &zero = problem.b.decode->zero;
-  if (productRows(problem) > 8)
-    return 1;
-  if (problem.accumulators() > 1)
-    return 2;
-  return (!zero || zero->literal) && scaleFits(problem) && codeBits(problem.b) == 4 &&
-                 scaleDepth(problem, sharing.depth) >= 32 && problem.k.knownMultipleOf(sharing.depth) &&
-                 hasWholeWords(problem)
-             ? 2
-             : 1;
 }
 
 KernelDraft emitSmallMCodes(const Region &region, const KernelContext &context, const Problem &problem) {
@@ -234,8 +222,9 @@ KernelDraft emitSmallMCodes(const Region &region, const KernelContext &context, 
                                    codeBits(problem.b), k, stepsOf(problem, sharing.depth) * sharing.depth),
                        {.held = 32, .ahead = 32});
   }
-  KernelDraft draft = source.finish(sums, static_cast<uint32_t>(32 * warps), residentBlocks(problem, sharing),
-                                    /*takesPrologue=*/true);
+  KernelDraft draft =
+      source.finish(sums, static_cast<uint32_t>(32 * warps), static_cast<uint32_t>(sharing.blocks),
+                    /*takesPrologue=*/true);
   draft.launchesEarly = context.mayLaunchEarly;
   if (isFloat(problem.b.type))
     draft.kernel.features |= static_cast<uint32_t>(Feature::F8Conversions);

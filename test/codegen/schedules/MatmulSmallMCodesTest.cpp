@@ -42,13 +42,17 @@ TEST(MatmulSmallMCodes, Blocks) {
   EXPECT_TRUE(has(takes({2, 40, 544, "ui4", "f16", "f16", 32, true}), "scale_words = 2, zero_words = 2,"));
 }
 
-/// All warps share out K of a tile, some of them, or each has tiles of its own; one turn, or several.
+/// All warps share out K of a tile, some of them, or each has tiles of its own; one turn, or several. Two
+/// blocks on a multiprocessor, or one where A leaves no room for another.
 TEST(MatmulSmallMCodes, WaysToShareOut) {
-  for (auto [n, k, split] : {std::tuple(72, 2304, 16), std::tuple(4096, 544, 8), std::tuple(20000, 272, 1),
+  for (auto [n, k, split] : {std::tuple(72, 2304, 8), std::tuple(4096, 544, 4), std::tuple(20000, 272, 1),
                              std::tuple(40000, 256, 2)}) {
     const std::string source = takes({2, n, k, "i8", "f16", "f16", 16});
     EXPECT_TRUE(has(source, fmt::format("k_split = {},", split))) << n << source;
+    EXPECT_TRUE(has(source, "KERNEL_RESIDENT(256, 2)")) << n << source;
   }
+  EXPECT_TRUE(has(takes({4, 72, 14336, "ui4", "bf16", "bf16", 32, true}), "KERNEL_RESIDENT(256, 1)"));
+  EXPECT_TRUE(has(takes({12, 72, 2304, "ui4", "bf16", "bf16", 32, true}), "warps = 16,"));
 }
 
 TEST(MatmulSmallMCodes, TwoInOneResult) {
