@@ -94,10 +94,10 @@ private:
     const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
     rows = problem.m;
     ofCodes = matmul::swapABRows(problem, context.target) == 0;
+    if (ofCodes && !parts.heads.ops.empty())
+      return std::string("gemm_swap_ab does not take the matmuls");
     if (ofCodes && matmul::smallMCodesRows(problem, context.target) == 0)
       return std::string("neither gemm_swap_ab nor gemm_small_m_codes takes the matmuls");
-    if (ofCodes && !parts.heads.ops.empty())
-      return std::string("heads of quantised matmuls");
     if (!context.batchInvariant && rows.constant().value_or(1) > mostRows())
       return fmt::format("one kernel is for 1 to {} rows: here there are {}", mostRows(), *rows.constant());
     if (rows.constant() == 0)

@@ -300,7 +300,8 @@ TEST(MatmulChain, Refuses) {
   EXPECT_TRUE(has(refusal(matmulChainSchedule(), module(c)), "heads that do not divide the columns"));
   c = {};
   c.type = "f32";
-  EXPECT_TRUE(has(refusal(matmulChainSchedule(), module(c)),
+  EXPECT_TRUE(has(refusal(matmulChainSchedule(), module(c)), "gemm_swap_ab does not take the matmuls"));
+  EXPECT_TRUE(has(refusal(matmulChainSchedule(), module(NormCase{3, 72, 192, true, "f32"})),
                   "neither gemm_swap_ab nor gemm_small_m_codes takes the matmuls"));
   EXPECT_TRUE(has(refusal(matmulChainSchedule(), module(NormCase{8, 8448, 16384})), "no room"));
 }
