@@ -73,6 +73,14 @@ def RaiseRope : Pass<"nn-raise-rope", "::mlir::ModuleOp"> {
                         "assume that tokens beside those that rotate are finite">];
 }
 
+def RaiseSoftmax : Pass<"nn-raise-softmax", "::mlir::ModuleOp"> {
+  let summary = "exp(x - max) over its sum, and its logarithm, become nn.softmax";
+  let description = [{
+    Only in f32, where it computes the same, and only where the largest is subtracted first: in narrower types each
+    op rounds, and exp of x itself may overflow.
+  }];
+}
+
 def RaiseAttention : Pass<"nn-raise-attention", "::mlir::ModuleOp"> {
   let summary = "softmax(scale * q kᵀ + mask) v becomes nn.attention";
   let description = [{

@@ -23,6 +23,7 @@ void buildNormalisePipeline(OpPassManager &manager) {
 void buildRaisePipeline(OpPassManager &manager, bool assumeFinite) {
   manager.addPass(createRaiseNorm({assumeFinite}));
   manager.addPass(createRaiseActivation());
+  manager.addPass(createRaiseSoftmax());
   manager.addPass(createRaiseGroupLimit());
   manager.addPass(createRaiseExpertMatmul());
   manager.addPass(createRaiseDenseExperts({assumeFinite}));
