@@ -2,6 +2,7 @@
 #include "passes/raise/AttentionMatch.h"
 #include "passes/raise/LeadingDims.h"
 #include "passes/raise/MaskArithmetic.h"
+#include "passes/raise/SimplifyAttention.h"
 #include "passes/raise/SinkGate.h"
 #include "passes/raise/WindowMask.h"
 
@@ -188,15 +189,6 @@ std::string misfit(const DimShape &q, const DimShape &k, const DimShape &v) {
   return {};
 }
 
-/// k and v without the repetition of their heads, if both have it alike.
-void dropRepeats(Value &k, Value &v, Raiser &raiser) {
-  auto repeatK = matchRepeat(k, raiser.shapes), repeatV = matchRepeat(v, raiser.shapes);
-  if (!repeatK || !repeatV || !(repeatK->groups == repeatV->groups))
-    return;
-  k = withoutRepeat(*repeatK, raiser);
-  v = withoutRepeat(*repeatV, raiser);
-}
-
 void addPattern(SmallVector<NamedAttribute> &attributes, const Pattern &pattern, Builder &builder) {
   if (pattern.causal)
     attributes.push_back(builder.getNamedAttr("causal", builder.getBoolAttr(true)));
@@ -350,34 +342,6 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser, bool assumeFinite) {
   if (rootRank != 4 || scores->windows)
     attention = nn::buildReshape(b, root.getLoc(), attention, raiser.shapes.of(root));
   raiser.replace(replaced, attention, std::move(assumed));
-}
-
-// Pattern: attention(q, repeat(k), repeat(v), mask) -> attention(q, k, v, rest of the mask) {causal, window}
-void simplifyAttention(nn::AttentionOp attention, Raiser &raiser) {
-  raiser.rewriter.setInsertionPoint(attention);
-  Value k = attention.getK(), v = attention.getV(), mask = attention.getMask();
-  dropRepeats(k, v, raiser);
-  Pattern pattern;
-  if (mask) {
-    SmallVector<MaskTerm> terms = {{mask}};
-    if (!isFloat(mask))
-      terms[0].lowest = -std::numeric_limits<double>::infinity();
-    pattern = takePattern(terms, raiser.shapes.of(attention.getQ())[2], raiser.shapes.of(k)[2], raiser);
-    mask = buildMask(terms, attention.getLoc(), raiser);
-  }
-  if (k == attention.getK() && v == attention.getV() && mask == attention.getMask())
-    return;
-  replaceByChanged(raiser.rewriter, attention, [&](nn::AttentionOp changed) {
-    changed.getKMutable().assign(k);
-    changed.getVMutable().assign(v);
-    changed.getMaskMutable().clear();
-    if (mask)
-      changed.getMaskMutable().assign(mask);
-    changed.setCausal(attention.getCausal() || pattern.causal);
-    if (pattern.window != 0 &&
-        (attention.getWindow() == 0 || pattern.window < static_cast<int64_t>(attention.getWindow())))
-      changed.setWindow(pattern.window);
-  });
 }
 
 } // namespace

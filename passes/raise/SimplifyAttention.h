@@ -1,0 +1,14 @@
+// nn.attention that the graph has, with what its operands say.
+#pragma once
+
+#include "passes/raise/AttentionMatch.h"
+
+namespace fusion::raise {
+
+/// k and v without the repetition of their heads, if both have it alike.
+void dropRepeats(mlir::Value &k, mlir::Value &v, Raiser &raiser);
+
+/// Pattern: attention(q, repeat(k), repeat(v), mask) -> attention(q, k, v, rest of the mask) {causal, window}
+void simplifyAttention(nn::AttentionOp attention, Raiser &raiser);
+
+} // namespace fusion::raise
