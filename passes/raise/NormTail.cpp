@@ -11,10 +11,15 @@ nn::CastOp floatCast(Value value) {
   return cast && isFloat(cast) ? cast : nn::CastOp();
 }
 
-Value buildOnes(Raiser &raiser, Location location, int64_t size, Type element) {
-  auto type = RankedTensorType::get({size}, element);
-  return nn::buildConstant(raiser.rewriter, location,
-                           DenseElementsAttr::get(type, raiser.rewriter.getFloatAttr(element, 1.0)));
+Value buildOnes(Raiser &raiser, Location location, const Dim &size, Type element) {
+  IRRewriter &rewriter = raiser.rewriter;
+  if (!size.isStatic())
+    return nn::build<nn::ExpandOp>(
+        rewriter, location, nn::buildScalar(rewriter, location, element, 1.0),
+        rewriter.getNamedAttr("shape", nn::dimsToAttr(rewriter.getContext(), {size})));
+  auto type = RankedTensorType::get({size.value()}, element);
+  return nn::buildConstant(rewriter, location,
+                           DenseElementsAttr::get(type, rewriter.getFloatAttr(element, 1.0)));
 }
 
 /// On from the product with the weight, over [add bias] [cast].
@@ -67,7 +72,7 @@ void buildNorm(const Tail &tail, Value input, float eps, bool centred, Raiser &r
   Type resultType = elementType(tail.root->getResult(0));
   Value weight = tail.weight
                      ? asRow(tail.weight, raiser)
-                     : buildOnes(raiser, location, raiser.shapes.of(input).back().value(), resultType);
+                     : buildOnes(raiser, location, raiser.shapes.of(input).back(), resultType);
   SmallVector<NamedAttribute> attributes = {
       raiser.rewriter.getNamedAttr("eps", raiser.rewriter.getF32FloatAttr(eps))};
   if (tail.weight && tail.scaleIn != elementType(weight))

@@ -87,7 +87,6 @@ void raiseScaled(Operation *scaled, const MeanSquare &stats, Raiser &raiser, boo
     return noteMiss(scaled, name, "statistics are computed in " + typeName(input) + ", not in f32");
   if (!raiser.shapes.same(scaled->getResult(0), input))
     return noteMiss(scaled, name, "the normalised value has another shape than the input");
-  Dim size = raiser.shapes.of(input).back();
   Tail tail = walkTail(scaled, bool(centred), raiser.shapes);
   if (!tail.weight)
     if (SmallVector<Tail> tails = walkTails(scaled, bool(centred), raiser.shapes); !tails.empty()) {
@@ -95,8 +94,6 @@ void raiseScaled(Operation *scaled, const MeanSquare &stats, Raiser &raiser, boo
         buildNorm(each, input, stats.eps, bool(centred), raiser, assumes);
       return;
     }
-  if (!tail.weight && !size.isStatic())
-    return noteMiss(scaled, name, "no weight, and the size of the last dim is not known");
   if (!tail.weight && !scaled->getResult(0).hasOneUse())
     for (Operation *user : scaled->getResult(0).getUsers())
       if (auto mul = llvm::dyn_cast<nn::MulOp>(user))
@@ -194,8 +191,7 @@ bool raiseGained(nn::RsqrtOp inverse, const MeanSquare &stats, Raiser &raiser) {
     for (Operation *user : llvm::to_vector(gain.value.getUsers())) {
       auto scaled = replaced.contains(user) ? nn::MulOp() : llvm::dyn_cast<nn::MulOp>(user);
       auto tail = scaled ? matchGained(scaled, gain, stats, raiser.shapes) : std::nullopt;
-      if (!tail || !raiser.shapes.same(tail->root->getResult(0), input) ||
-          (!gain.weight && !raiser.shapes.of(input).back().isStatic()))
+      if (!tail || !raiser.shapes.same(tail->root->getResult(0), input))
         continue;
       replaced.insert(tail->root);
       buildNorm(*tail, input, stats.eps, bool(centred), raiser, stats.assumes);

@@ -472,3 +472,22 @@ func.func @mean_of_another(%x: tensor<2x5x64xf32>, %y: tensor<2x5x64xf32>, %w: t
   %10 = nn.mul %9, %w : (tensor<2x5x64xf32>, tensor<64xf32>) -> tensor<2x5x64xf32>
   return %10 : tensor<2x5x64xf32>
 }
+
+// -----
+
+// Rows whose length only a run knows, as groups of channels of a picture: a weight of ones, as many as a row has.
+// CHECK-LABEL: func @unknown_width
+// CHECK: %[[ONES:.*]] = nn.expand %{{.*}} {shape = ["n"]}
+// CHECK-NEXT: nn.layer_norm %{{.*}}, %[[ONES]] {eps = 9.99999974E-6 : f32}
+// CHECK-NEXT: return
+func.func @unknown_width(%x: tensor<?x8x?xf32> {nn.dims = ["b", 8, "n"]}) -> tensor<?x8x?xf32> {
+  %eps = nn.constant {value = dense<1.0e-5> : tensor<f32>} : () -> tensor<f32>
+  %mean = nn.reduce %x {kind = "mean", axes = array<i64: 2>, keepdims = true} : (tensor<?x8x?xf32>) -> tensor<?x8x1xf32>
+  %d = nn.sub %x, %mean : (tensor<?x8x?xf32>, tensor<?x8x1xf32>) -> tensor<?x8x?xf32>
+  %q = nn.square %d : (tensor<?x8x?xf32>) -> tensor<?x8x?xf32>
+  %v = nn.reduce %q {kind = "mean", axes = array<i64: 2>, keepdims = true} : (tensor<?x8x?xf32>) -> tensor<?x8x1xf32>
+  %s = nn.add %v, %eps : (tensor<?x8x1xf32>, tensor<f32>) -> tensor<?x8x1xf32>
+  %r = nn.rsqrt %s : (tensor<?x8x1xf32>) -> tensor<?x8x1xf32>
+  %y = nn.mul %d, %r : (tensor<?x8x?xf32>, tensor<?x8x1xf32>) -> tensor<?x8x?xf32>
+  return %y : tensor<?x8x?xf32>
+}
