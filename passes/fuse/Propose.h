@@ -116,6 +116,10 @@ Proposals proposeQkvRopes(const ProposalContext &context);
 /// the attention and the order in which it writes its result.
 Proposals proposeRopeAttentions(const ProposalContext &context);
 
+/// From every nn.softmax and nn.reduce along the last dim: the elementwise ops that compute its rows, and with
+/// those after it and the other reductions of the same rows.
+Proposals proposeReductions(const ProposalContext &context);
+
 /// Norms of one value.
 Proposals proposeSiblingNorms(const ProposalContext &context);
 

@@ -45,6 +45,7 @@ ArrayRef<Proposer> proposers() {
                                  {"paged_attention", proposePagedAttentions, /*isForRest=*/true},
                                  {"sink_attention", proposeSinkAttentions, /*isForRest=*/true},
                                  {"bounded_attention", proposeBoundedAttentions, /*isForRest=*/true},
+                                 {"row_reduction", proposeReductions, /*isForRest=*/true},
                                  {"pointwise", proposePointwise, /*isForRest=*/true}};
   return all;
 }
