@@ -39,7 +39,7 @@ public:
       for (Operation *op : llvm::to_vector(ops))
         for (Value operand : op->getOperands())
           if (Operation *made = operand.getDefiningOp();
-              made && !ops.contains(made) && joins(made) &&
+              made && !ops.contains(made) && (joins(made) || isBroadcast(made)) &&
               llvm::all_of(made->getUsers(), [&](Operation *user) { return ops.contains(user); }))
             grows |= ops.insert(made);
     }
@@ -70,12 +70,23 @@ private:
                : shape.size() == rows.size() && shape.back() == Dim(1) &&
                      llvm::ArrayRef<Dim>(shape).drop_back() == llvm::ArrayRef<Dim>(rows).drop_back();
   }
-  bool joins(Operation *op) const {
-    if (isReduction(op))
-      return true;
+  bool isScalar(Operation *op) const {
     return isFree(op) && llvm::isa<nn::ScalarFormula>(op) && op->getNumResults() == 1 &&
-           !context.oracle.extendedInPlace(op->getResult(0)) &&
-           (isOfRows(op->getResult(0)) || isPerRow(op->getResult(0)));
+           !context.oracle.extendedInPlace(op->getResult(0));
+  }
+  bool joins(Operation *op) const {
+    return isReduction(op) || (isScalar(op) && (isOfRows(op->getResult(0)) || isPerRow(op->getResult(0))));
+  }
+  /// A cheap op on what several rows share, such as the cast of a mask: it is computed for each.
+  bool isBroadcast(Operation *op) const {
+    if (!isScalar(op) || op->hasTrait<nn::Costly>())
+      return false;
+    const DimShape &shape = context.traffic.shapes[op->getResult(0)];
+    return shape.size() <= rows.size() &&
+           llvm::all_of(llvm::zip_equal(shape, llvm::ArrayRef<Dim>(rows).take_back(shape.size())),
+                        [](const auto &dims) {
+                          return std::get<0>(dims) == std::get<1>(dims) || std::get<0>(dims) == Dim(1);
+                        });
   }
   static bool isConvexWith(const OpSet &ops, Operation *user) {
     SmallVector<Operation *> all(ops.begin(), ops.end());

@@ -61,6 +61,26 @@ const Case cases[] = {
   %3 = nn.mul %0, %2 : (tensor<?x48xf32>, tensor<?x48xf32>) -> tensor<?x48xf32>
   %4 = nn.cast %3 : (tensor<?x48xf32>) -> tensor<?x48xT>
   return %4 : tensor<?x48xT> })"},
+    {"MaskedSoftmax", "row_reduction", 1,
+     R"(%x: tensor<?x3x40xT>, %m: tensor<1x40xT>) -> tensor<?x3x40xT> {
+  %c = nn.constant {value = dense<0.125> : tensor<f32>} : () -> tensor<f32>
+  %0 = nn.cast %x : (tensor<?x3x40xT>) -> tensor<?x3x40xf32>
+  %1 = nn.mul %0, %c : (tensor<?x3x40xf32>, tensor<f32>) -> tensor<?x3x40xf32>
+  %2 = nn.cast %m : (tensor<1x40xT>) -> tensor<1x40xf32>
+  %3 = nn.add %1, %2 : (tensor<?x3x40xf32>, tensor<1x40xf32>) -> tensor<?x3x40xf32>
+  %4 = nn.softmax %3 {axis = 2 : i64} : (tensor<?x3x40xf32>) -> tensor<?x3x40xf32>
+  %5 = nn.cast %4 : (tensor<?x3x40xf32>) -> tensor<?x3x40xT>
+  return %5 : tensor<?x3x40xT> })"},
+    {"RowStatistics", "row_reduction", 1,
+     R"(%x: tensor<?x96xT>, %w: tensor<96xf32>) -> (tensor<?x96xT>, tensor<?xf32>) {
+  %0 = nn.cast %x : (tensor<?x96xT>) -> tensor<?x96xf32>
+  %1 = nn.square %0 : (tensor<?x96xf32>) -> tensor<?x96xf32>
+  %2 = nn.reduce %1 {kind = "sum", axes = array<i64: 1>, keepdims = true} : (tensor<?x96xf32>) -> tensor<?x1xf32>
+  %3 = nn.div %0, %2 : (tensor<?x96xf32>, tensor<?x1xf32>) -> tensor<?x96xf32>
+  %4 = nn.mul %3, %w : (tensor<?x96xf32>, tensor<96xf32>) -> tensor<?x96xf32>
+  %5 = nn.reduce %4 {kind = "max", axes = array<i64: 1>, keepdims = false} : (tensor<?x96xf32>) -> tensor<?xf32>
+  %6 = nn.cast %4 : (tensor<?x96xf32>) -> tensor<?x96xT>
+  return %6, %5 : tensor<?x96xT>, tensor<?xf32> })"},
     {"ScaledResidual", "add_norm", 1,
      R"(%x: tensor<?x96xT>, %m: tensor<?x96xT>, %w: tensor<96xT>) -> (tensor<?x96xT>, tensor<?x96xT>) {
   %f = nn.constant {value = dense<0.22> : tensor<f32>} : () -> tensor<f32>

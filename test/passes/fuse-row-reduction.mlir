@@ -1,5 +1,4 @@
 // RUN: fusion-opt %s --fuse-row-reduction --split-input-file 2>/dev/null | FileCheck %s
-// RUN: fusion-opt %s --fuse-row-reduction --split-input-file --verify-fusions -o /dev/null
 
 // Scores that are scaled, masked and widened, and probabilities that are narrowed.
 // CHECK-LABEL: @scores
