@@ -24,7 +24,7 @@ constexpr const char *twoLayers = R"(
 func.func @main(%x: tensor<?x64xf32> {nn.dims = ["batch", 64]}, %r: tensor<?x64xf32> {nn.dims = ["batch", 64]}, %w: tensor<64xf32>) -> (tensor<?x64xf32>, tensor<?x64xf32>) {
   %0 = nn.add %x, %r : (tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32> loc("layers.0.add")
   %1 = nn.rms_norm %0, %w {eps = 1.0e-6 : f32} : (tensor<?x64xf32>, tensor<64xf32>) -> tensor<?x64xf32> loc("layers.0.norm")
-  %2 = nn.softmax %1 {axis = -1 : i64} : (tensor<?x64xf32>) -> tensor<?x64xf32> loc("layers.0.softmax")
+  %2 = nn.cumsum %1 {axis = 1 : i64, exclusive = false, reverse = false} : (tensor<?x64xf32>) -> tensor<?x64xf32> loc("layers.0.cumsum")
   %3 = nn.add %2, %0 : (tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32> loc("layers.1.add")
   %4 = nn.rms_norm %3, %w {eps = 1.0e-6 : f32} : (tensor<?x64xf32>, tensor<64xf32>) -> tensor<?x64xf32> loc("layers.1.norm")
   return %3, %4 : tensor<?x64xf32>, tensor<?x64xf32>

@@ -322,14 +322,14 @@ class Large(ReportTest):
 
 
 def alternating(named):
-    """Eight layers of a norm, an activation and a sum, whose activations alternate."""
+    """Eight layers of a norm, an activation, a scan and a sum, whose activations alternate."""
     kind = "tensor<4x128xf32>"
     lines, last = [], "%x"
     for layer in range(8):
         activation = ("silu", "softplus")[layer % 2]
         for number, text in enumerate((f"nn.rms_norm {last}, %w {{eps = 1.0e-6 : f32}} : ({kind}, tensor<128xf32>) -> {kind}",
                                        f"nn.{activation} %v{layer}_0 : ({kind}) -> {kind}",
-                                       f"nn.softmax %v{layer}_1 {{axis = -1 : i64}} : ({kind}) -> {kind}",
+                                       f"nn.cumsum %v{layer}_1 {{axis = 1 : i64, exclusive = false, reverse = false}} : ({kind}) -> {kind}",
                                        f"nn.add %v{layer}_2, {last} : ({kind}, {kind}) -> {kind}")):
             lines.append(f"%v{layer}_{number} = {text}" + (f' loc("h.{layer}.op")' if named else ""))
         last = f"%v{layer}_3"
