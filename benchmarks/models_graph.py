@@ -126,7 +126,8 @@ class Writer:
         return self.op("dequantize", [self.weight(f"{name}.codes", columns, rows, dtype="ui4"), scales, eights],
                        (columns, rows),
                        axis=1,
-                       block_size=block)
+                       block_size=block,
+                       unrounded=True)
 
     def angles(self, positions):
         half = self.m.width // 2

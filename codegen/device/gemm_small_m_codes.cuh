@@ -6,9 +6,9 @@
 //
 // Each warp has a ring of its own in shared memory, which is filled from before the wait for the kernels in
 // front on, see small_m_codes_ring.cuh. ldmatrix gives the lanes of a quad eight codes each of 32 neighbours
-// along k. Where these share a scale, integers are multiplied, and the scale with their sum. The warps of a
-// block share out K of some tiles of 16 columns, and the tiles of the next turn are on their way while those
-// of this one are added up.
+// along k. Where these share a scale, and B need not be rounded, integers are multiplied, and the scale with
+// their sum. The warps of a block share out K of some tiles of 16 columns, and the tiles of the next turn are
+// on their way while those of this one are added up.
 
 #include "code_pairs.cuh"
 #include "code_rows.cuh"
@@ -26,6 +26,8 @@
 ///   scale_depth          so many neighbours along k, from a multiple of it on, share scale and zero point:
 ///                        divides the depth, 16 at least; 0: all do
 ///   scale_fits           scales have the type `type`
+///   scales_sums          integers are multiplied, and the scale with the sum of 32 neighbours along k: of 4
+///                        bits, scale_depth a multiple of 32, where B need not be rounded to its type
 ///   scale_words, zero_words   aligned words of 16 bytes that hold those of a step of a row of B; 0: they are
 ///                        no tensors along k
 ///   whole_steps          K is a multiple of a step
@@ -45,9 +47,7 @@ struct SmallMCodes {
   using Entry = typename Pairs::Entry;
   static constexpr int sums = accumulators<Config>, groups = (Config::rows + 7) / 8;
   static constexpr int warps = Config::warps, k_split = Config::k_split, sides = warps / k_split;
-  /// 32 neighbours along k, of which a lane has eight: products of integers, scaled afterwards.
-  static constexpr bool has_entries = Ring::has_entries,
-                        scales_sums = B::bits == 4 && Config::scale_depth % 32 == 0;
+  static constexpr bool has_entries = Ring::has_entries, scales_sums = Config::scales_sums;
   static constexpr int loads = Ring::row_vectors / 2,
                        units = 8 / B::bits; ///< ldmatrix a step, 32 codes of each
   /// Partial sums of a warp: 16 columns of each row; lanes that write at once meet every bank once.

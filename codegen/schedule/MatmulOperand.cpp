@@ -136,6 +136,7 @@ std::variant<Source, std::string> sourceOf(const Region &region, const KernelCon
     if (!takeView(op.getX()))
       return computed;
     source.decoded = dtype(op.getY());
+    source.unrounded = op.getUnrounded();
     if (!isQuantised(source.type) || *source.decoded == DType::F64)
       return "nn.dequantize of " + std::string(name(source.type)) + " to " +
              std::string(name(*source.decoded)) + " in an operand";
@@ -240,6 +241,7 @@ Operand makeOperand(const Source &source, bool transpose, bool columnIfVector, c
   if (source.decoded) {
     operand.decode.emplace();
     operand.decode->type = *source.decoded;
+    operand.decode->unrounded = source.unrounded;
     if (source.scale)
       operand.decode->scale = makeScale(*source.scale, transpose, columnIfVector);
     if (source.zero)

@@ -29,6 +29,7 @@ struct ScaleOrZero {
 struct Decode {
   std::optional<ScaleOrZero> scale, zero;
   DType type = DType::F32; ///< of a decoded element: f32, f16 or bf16 with a scale, i32 without
+  bool unrounded = false;  ///< the graph does not say that it is rounded to that type
 };
 
 /// An operand with its leading dims broadcast to the result's. Strides in elements.
@@ -62,6 +63,7 @@ struct Source {
   View view;
   std::optional<Scales> scale, zero;
   std::optional<DType> decoded;
+  bool unrounded = false; ///< see Decode
 };
 
 /// The source of `value`, or why it is none.

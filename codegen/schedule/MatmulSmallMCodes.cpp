@@ -184,6 +184,12 @@ int64_t smallMCodesWarps(const Problem &problem, const TargetInfo &target) {
   return warpsOf(problem) * blocksOf(problem, chooseSharing(problem, target), target);
 }
 
+/// Whether integers are multiplied, and the scale with the sum of 32 products.
+static bool scalesSums(const Problem &problem, int64_t scaleDepth) {
+  return codeBits(problem.b) == 4 && scaleDepth % 32 == 0 &&
+         llvm::all_of(problem.matmuls, [](const Matmul &matmul) { return matmul.b.decode->unrounded; });
+}
+
 KernelDraft emitSmallMCodes(const Region &region, const KernelContext &context, const Problem &problem) {
   const Sharing sharing = chooseSharing(problem, context.target);
   const int64_t warps = warpsOf(problem);
@@ -197,6 +203,7 @@ KernelDraft emitSmallMCodes(const Region &region, const KernelContext &context, 
   const int64_t depth = scaleDepth(problem, sharing.depth);
   source.set("scale_depth", depth);
   source.set("scale_fits", scaleFits(problem));
+  source.set("scales_sums", scalesSums(problem, depth));
   source.set("scale_words", wordsOf(problem, true, sharing.depth));
   source.set("zero_words", wordsOf(problem, false, sharing.depth));
   source.set("whole_steps", problem.k.knownMultipleOf(sharing.depth));

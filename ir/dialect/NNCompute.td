@@ -258,14 +258,16 @@ def NN_DequantizeOp : NN_Op<"dequantize", [NN_ShardRule, NN_Costly]> {
   let summary = "(q - zero_point) * scale";
   let description = [{
     Computed in f32 and rounded once to the result's element type; `scale`, `axis`, `block_size` as in
-    `nn.quantize`.
+    `nn.quantize`. With `unrounded` the graph does not say that it is rounded, as of the weights of MatMulNBits:
+    a kernel of the matmul that reads it may multiply with f32 instead.
 
     ```mlir
     %x = nn.dequantize %q, %scale : (tensor<?x128xi8>, tensor<f32>) -> tensor<?x128xf32>
     ```
   }];
   let arguments = (ins NN_Tensor:$x, NN_FloatTensor:$scale, Optional<NN_Tensor>:$zero_point,
-                       DefaultValuedAttr<I64Attr, "-1">:$axis, DefaultValuedAttr<I64Attr, "0">:$block_size);
+                       DefaultValuedAttr<I64Attr, "-1">:$axis, DefaultValuedAttr<I64Attr, "0">:$block_size,
+                       DefaultValuedAttr<BoolAttr, "false">:$unrounded);
   let results = (outs NN_FloatTensor:$y);
 }
 

@@ -221,7 +221,7 @@ void matMulNBits(NodeImporter &node) {
   else
     weight = node.build<nn::DequantizeOp>(
         {node.slice(packed, 1, 0, shape.depth), scales, blockZeroPoints(node, shape)},
-        {node.i64("axis", 1), node.i64("block_size", shape.block)}, type);
+        {node.i64("axis", 1), node.i64("block_size", shape.block), node.flag("unrounded", true)}, type);
   Value y = node.build<nn::MatmulOp>({node.operand(0), weight}, node.flag("transpose_b", true), type);
   node.result(0, node.has(5) ? node.add(y, node.operand(5)) : y);
 }
@@ -248,7 +248,7 @@ Value blockProduct(NodeImporter &node, Value x, const PackedShape &shape, const 
                                    {shape.rows, shape.blocks()});
   const Value weight = node.build<nn::DequantizeOp>(
       {node.slice(packed, 1, 0, shape.depth), node.reshape(scales, {shape.rows, shape.blocks()}), middle},
-      {node.i64("axis", 1), node.i64("block_size", shape.block)}, type);
+      {node.i64("axis", 1), node.i64("block_size", shape.block), node.flag("unrounded", true)}, type);
   const Value y = node.build<nn::MatmulOp>({x, weight}, node.flag("transpose_b", true), type);
   return node.has(from.bias) ? node.add(y, node.operand(from.bias)) : y;
 }

@@ -107,6 +107,7 @@ TEST(MatmulChain, WhatLeaves) {
 TEST(MatmulChain, NormOfQuantisedWeights) {
   auto takes = [](QuantisedMatmul form) {
     form.norm = true;
+    form.unrounded = isPacked(form);
     const std::string source = checkQuantised(form, "");
     EXPECT_TRUE(has(source, "gemm_small_m_codes<Config>") && has(source, "prologue_k = ")) << source;
   };

@@ -14,6 +14,7 @@ struct QuantisedMatmul {
   int block = 0; ///< along k; 0: a scale a row of the weights; -1: one for all
   bool zero = false, gated = false;
   bool norm = false; ///< of the rows, in the same group
+  bool unrounded = false;
 };
 
 inline bool isPacked(const QuantisedMatmul &form) { return std::string(form.codes).ends_with("i4"); }
@@ -68,10 +69,10 @@ inline std::string module(const QuantisedMatmul &f) {
     if (f.zero)
       operand("z", z, isPacked(f) ? packedCodes(f.codes, f.n, blocks, 2 * i + 1) : "");
     body += fmt::format("%d{0} = nn.dequantize %w_{0}, %s_{0}{1} {{axis = {2} : i64, block_size = {3} : "
-                        "i64}} : ({4}, {5}{6}) -> {7}\n"
+                        "i64, unrounded = {11}}} : ({4}, {5}{6}) -> {7}\n"
                         "%p{0} = nn.matmul {10}, %d{0} {{transpose_b = true}} : ({8}, {7}) -> {9}\n",
                         i, f.zero ? fmt::format(", %z_{}", i) : "", f.block > 0 ? 1 : 0, std::max(f.block, 0),
-                        w, s, f.zero ? ", " + z : "", d, x, y, rows);
+                        w, s, f.zero ? ", " + z : "", d, x, y, rows, f.unrounded);
   }
   body += f.gated ? fmt::format("%g = nn.silu %p0 : ({0}) -> {0}\n%r = nn.mul %g, %p1 : ({0}, {0}) -> {0}", y)
                   : fmt::format("%r = nn.add %p0, %b_ : ({0}, tensor<{1}x{2}>) -> {0}", y, f.n, f.type);
