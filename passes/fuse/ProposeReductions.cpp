@@ -32,7 +32,8 @@ public:
            isLast(reduce.getAxes()[0]);
   }
 
-  /// What computes the rows of `ops` and is read by nobody else.
+  /// What computes the rows of `ops` and is read by nobody else. No path may leave the set and enter it
+  /// again.
   void takeBefore(OpSet &ops) const {
     for (bool grows = true; grows && ops.size() < mostOps;) {
       grows = false;
@@ -40,11 +41,12 @@ public:
         for (Value operand : op->getOperands())
           if (Operation *made = operand.getDefiningOp();
               made && !ops.contains(made) && (joins(made) || isBroadcast(made)) &&
-              llvm::all_of(made->getUsers(), [&](Operation *user) { return ops.contains(user); }))
+              llvm::all_of(made->getUsers(), [&](Operation *user) { return ops.contains(user); }) &&
+              isConvexWith(ops, made))
             grows |= ops.insert(made);
     }
   }
-  /// What reads them, too, as long as no path leaves the set and enters it again.
+  /// What reads them, too.
   void takeAfter(OpSet &ops) const {
     for (bool grows = true; grows && ops.size() < mostOps;) {
       grows = false;
@@ -88,9 +90,9 @@ private:
                           return std::get<0>(dims) == std::get<1>(dims) || std::get<0>(dims) == Dim(1);
                         });
   }
-  static bool isConvexWith(const OpSet &ops, Operation *user) {
+  static bool isConvexWith(const OpSet &ops, Operation *added) {
     SmallVector<Operation *> all(ops.begin(), ops.end());
-    all.push_back(user);
+    all.push_back(added);
     llvm::sort(all, [](Operation *one, Operation *other) { return one->isBeforeInBlock(other); });
     return !whyNotConvex(all);
   }

@@ -63,6 +63,27 @@ func.func @read_twice(%x: tensor<8x8xf16>) -> (tensor<8x8xf32>, tensor<8x8xf32>)
 
 // -----
 
+// What the sum is multiplied by waits for a matmul of the sum: it stays outside, and the root with it. The square
+// before the sum goes along.
+// CHECK-LABEL: @waits
+// CHECK: %[[G:.*]] = fusion.group "row_reduction" schedule "row"
+// CHECK-NEXT: nn.square
+// CHECK-NEXT: nn.reduce
+// CHECK-NEXT: fusion.yield
+// CHECK: nn.matmul %[[G]]
+// CHECK-NEXT: nn.abs
+// CHECK-NEXT: nn.mul
+func.func @waits(%x: tensor<8x16xf32>, %w: tensor<1x16xf32>) -> tensor<8x16xf32> {
+  %q = nn.square %x : (tensor<8x16xf32>) -> tensor<8x16xf32>
+  %s = nn.reduce %q {kind = "sum", axes = array<i64: 1>, keepdims = true} : (tensor<8x16xf32>) -> tensor<8x1xf32>
+  %p = nn.matmul %s, %w : (tensor<8x1xf32>, tensor<1x16xf32>) -> tensor<8x16xf32>
+  %a = nn.abs %p : (tensor<8x16xf32>) -> tensor<8x16xf32>
+  %y = nn.mul %a, %s : (tensor<8x16xf32>, tensor<8x1xf32>) -> tensor<8x16xf32>
+  return %y : tensor<8x16xf32>
+}
+
+// -----
+
 // Along another dim, of integers, of single elements, alone.
 // CHECK-LABEL: @others
 // CHECK-NOT: fusion.group
