@@ -6,6 +6,10 @@ namespace fusion::matmul {
 
 int64_t codeBits(const Operand &operand) { return operand.packed ? 4 : 8; }
 
+int64_t entryBits(const ScaleOrZero &entry) {
+  return entry.packed ? 4 : 8 * static_cast<int64_t>(byteSize(entry.type));
+}
+
 int64_t scaleDepth(const Problem &problem, int64_t depth) {
   const int64_t neighbours = neighboursPerScale(problem);
   return neighbours == 0 ? 0 : std::gcd(neighbours, depth);

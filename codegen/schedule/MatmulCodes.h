@@ -8,6 +8,8 @@ namespace fusion::matmul {
 
 /// Of a code.
 int64_t codeBits(const Operand &operand);
+/// Of a scale or zero point in memory.
+int64_t entryBits(const ScaleOrZero &entry);
 /// Codes of a step of `depth` that share a scale; 0: all of K do.
 int64_t scaleDepth(const Problem &problem, int64_t depth);
 /// Whether scales have the type that codes are decoded to.

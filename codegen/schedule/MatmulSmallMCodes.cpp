@@ -36,10 +36,6 @@ struct Sharing {
   int64_t stages = 2; ///< steps that a warp has on their way
 };
 
-int64_t bitsOf(const ScaleOrZero &entry) {
-  return entry.packed ? 4 : 8 * static_cast<int64_t>(byteSize(entry.type));
-}
-
 /// Aligned words of 16 bytes that hold the entries of a step, wherever they begin.
 int64_t wordsOf(const Problem &problem, bool isScale, int64_t depth) {
   const int64_t shared = scaleDepth(problem, depth);
@@ -49,7 +45,7 @@ int64_t wordsOf(const Problem &problem, bool isScale, int64_t depth) {
   const std::optional<ScaleOrZero> &first = entryOf(problem.matmuls.front());
   if (shared == 0 || !first || first->literal)
     return 0;
-  const int64_t bits = bitsOf(*first), entries = depth / shared, whole = (entries * bits + 127) / 128;
+  const int64_t bits = entryBits(*first), entries = depth / shared, whole = (entries * bits + 127) / 128;
   const bool areAligned = llvm::all_of(problem.matmuls, [&](const Matmul &matmul) {
     const ScaleOrZero &entry = *entryOf(matmul);
     return entry.offset.knownMultipleOf(entries) && entry.columnStride.knownMultipleOf(entries);
@@ -63,7 +59,7 @@ bool hasWholeWords(const Problem &problem) {
     auto isWhole = [](const std::optional<ScaleOrZero> &entry) {
       if (!entry || entry->literal)
         return true;
-      const int64_t perWord = entry->packed ? 32 : 16 / static_cast<int64_t>(byteSize(entry->type));
+      const int64_t perWord = 8 * wordBytes / entryBits(*entry);
       return entry->offset.knownMultipleOf(perWord) && entry->columnStride.knownMultipleOf(perWord);
     };
     return isWhole(matmul.b.decode->scale) && isWhole(matmul.b.decode->zero);

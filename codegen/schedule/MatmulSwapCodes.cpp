@@ -36,8 +36,7 @@ int64_t entriesAtOnce(const Problem &problem, int64_t depth) {
   auto isVector = [&](const std::optional<ScaleOrZero> &entry, bool isInteger) {
     if (!entry || entry->literal)
       return true;
-    const int64_t bits = entry->packed ? 4 : 8 * static_cast<int64_t>(byteSize(entry->type)),
-                  vectorBits = std::min<int64_t>(entries * bits, 128);
+    const int64_t bits = entryBits(*entry), vectorBits = std::min<int64_t>(entries * bits, 128);
     auto isWhole = [&](const Dim &elements) {
       const std::optional<int64_t> count = elements.constant();
       return count && *count * bits % vectorBits == 0;

@@ -78,8 +78,8 @@ TEST_P(RunLineTests, EveryRewriteHolds) {
   EXPECT_GT(rewrites, 0u);
 }
 
-/// A score of -16 or less beside the lowest f16 is minus infinity in the ops replaced, which then average
-/// fewer keys of a wholly masked row: the values that are tried keep away from it.
+/// A score of -16 or less beside the lowest f16 is minus infinity in the ops replaced, which then average fewer
+/// keys of a wholly masked row: the values that are tried keep away from it.
 TEST(VerifyFusions, ScoresInHalfBesideTheLowestNumber) {
   auto context = makeContext();
   auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
@@ -126,8 +126,7 @@ func.func @main(%x: tensor<?x?x8xf32> {nn.dims = ["batch", "sequence", 8]}) -> t
 
 INSTANTIATE_TEST_SUITE_P(All, RunLineTests,
                          testing::Values("canonicalize", "fold-positions", "raise-norm", "raise-activation",
-                                         "raise-rope", "raise-softmax", "raise-attention",
-                                         "raise-dense-experts"),
+                                         "raise-rope", "raise-attention", "raise-dense-experts"),
                          [](const auto &info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');
@@ -369,8 +368,7 @@ func.func @main(%x: tensor<4x2048xf16>, %w: tensor<2048x64xf16>) -> tensor<8x32x
   %0 = nn.matmul %x, %w : (tensor<4x2048xf16>, tensor<2048x64xf16>) -> tensor<4x64xf16>
   %1 = nn.reshape %0 {shape = [8, 32]} : (tensor<4x64xf16>) -> tensor<8x32xf16>
   return %1 : tensor<8x32xf16>
-})",
-                                                        context.get());
+})", context.get());
   ASSERT_TRUE(module);
   auto function = *module->getOps<mlir::func::FuncOp>().begin();
   capSizes(function);
@@ -495,8 +493,7 @@ func.func @main(%x: tensor<2x4xbf16>) -> tensor<2xi64> {
   auto interpreter = Interpreter::create(near.function(), "");
   ASSERT_TRUE(bool(interpreter));
   const std::vector<float> values = {-1, -8, -8.0625f, -7, 3, 2, 1, 1};
-  const NamedTensors inputs = {
-      {"arg0", Tensor::of<float>(DType::F32, {2, 4}, values).convertedTo(DType::BF16)}};
+  const NamedTensors inputs = {{"arg0", Tensor::of<float>(DType::F32, {2, 4}, values).convertedTo(DType::BF16)}};
   auto expected = interpreter->run(inputs);
   ASSERT_TRUE(bool(expected)) << expected.error().message;
   EXPECT_EQ(expected->at("result0").toInts(), (std::vector<int64_t>{2, 2}));
@@ -531,6 +528,5 @@ TEST(Verify, WhatQuantises) {
     %2 = nn.neg %a : (tensor<4xf32>) -> tensor<4xf32>
     %3 = nn.neg %b : (tensor<4xi8>) -> tensor<4xi8>
     fusion.yield %2, %3 : tensor<4xf32>, tensor<4xi8>
-  })",
-                  "i8"));
+  })", "i8"));
 }
