@@ -126,7 +126,8 @@ func.func @main(%x: tensor<?x?x8xf32> {nn.dims = ["batch", "sequence", 8]}) -> t
 
 INSTANTIATE_TEST_SUITE_P(All, RunLineTests,
                          testing::Values("canonicalize", "fold-positions", "raise-norm", "raise-activation",
-                                         "raise-rope", "raise-attention", "raise-dense-experts"),
+                                         "raise-rope", "raise-softmax", "raise-attention",
+                                         "raise-dense-experts"),
                          [](const auto &info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

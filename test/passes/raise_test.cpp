@@ -140,7 +140,7 @@ TEST_F(Raise, KeepsTheNumbersOfTheRunLineTests) {
        {"canonicalize", "fold-constants", "fold-positions", "raise-norm", "raise-activation", "raise-rope",
         "raise-attention", "raise-attention-sink", "raise-attention-gate", "raise-attention-arithmetic",
         "raise-attention-swapped", "raise-norm-gain", "raise-norm-narrow", "raise-norm-rows", "raise-rope-stacked",
-        "raise-attention-batch"}) {
+        "raise-attention-batch", "raise-softmax"}) {
     for (const std::string &text : splitModules(FUSION_SOURCE_DIR "/test/passes/" + file + ".mlir")) {
       auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
       ASSERT_TRUE(module) << file;
