@@ -1,6 +1,7 @@
 #include "passes/raise/AttentionMatch.h"
 
 #include "passes/raise/MaskArithmetic.h"
+#include "passes/raise/SummedScores.h"
 #include "passes/raise/ViewedMask.h"
 #include "passes/raise/WindowMask.h"
 
@@ -43,12 +44,6 @@ bool matchSoftcap(Value value, Value &inner, double &cap) {
   inner = argument;
   cap = *factor;
   return true;
-}
-
-/// x of a transpose that swaps the last two dims.
-Value beforeSwap(Value value) {
-  auto transpose = value.getDefiningOp<nn::TransposeOp>();
-  return transpose && swapsLastTwo(transpose.getPerm()) ? transpose.getX() : Value();
 }
 
 /// For each dim of `to` the one of `from` that it is, -1 for a 1 that is inserted.
@@ -94,6 +89,8 @@ bool leadsToMatmul(Value value, ShapeTable &shapes, int depth = 8) {
            leadsToMatmul(op->getOperand(1), shapes, depth - 1);
   if (Value inner = beforeSwap(op->getResult(0)))
     return leadsToMatmul(inner, shapes, depth - 1);
+  if (Value inner = beforeHeadsSwap(op->getResult(0)))
+    return leadsToMatmul(inner, shapes, depth - 1);
   if (auto reshape = llvm::dyn_cast<nn::ReshapeOp>(op)) {
     Heads heads;
     std::optional<DimShape> stacked;
@@ -132,6 +129,16 @@ Value beforeStackedReshape(nn::ReshapeOp reshape, std::optional<DimShape> &stack
     return {};
   stacked = split;
   return reshape.getX();
+}
+
+Value beforeSwap(Value value) {
+  auto transpose = value.getDefiningOp<nn::TransposeOp>();
+  return transpose && swapsLastTwo(transpose.getPerm()) ? transpose.getX() : Value();
+}
+
+Value beforeHeadsSwap(Value value) {
+  auto transpose = value.getDefiningOp<nn::TransposeOp>();
+  return transpose && transpose.getPerm() == ArrayRef<int64_t>({0, 2, 1, 3}) ? transpose.getX() : Value();
 }
 
 void swapLastTwo(Heads &heads) {
@@ -306,10 +313,14 @@ std::optional<Scores> matchScores(Value input, bool byKey, Raiser &raiser, std::
     if (!sum)
       break;
     Value inner = sum.getLhs(), mask = sum.getRhs();
-    if (!leadsToMatmul(inner, shapes))
+    const bool isLeft = leadsToMatmul(inner, shapes), isRight = leadsToMatmul(mask, shapes);
+    if (isLeft && isRight)
+      break; // a sum of products
+    if (isRight)
       std::swap(inner, mask);
-    if (!leadsToMatmul(inner, shapes) || leadsToMatmul(mask, shapes) || !sameShape(inner)) {
-      reason = "neither operand of the mask's nn.add, or both, lead to q kᵀ";
+    if ((!isLeft && !isRight) || !sameShape(inner)) {
+      reason = isLeft || isRight ? "the mask's nn.add gives the scores another shape"
+                                 : "neither operand of the mask's nn.add leads to q kᵀ";
       return std::nullopt;
     }
     if (!add(addedMask(withoutFloatCasts(mask), elementType(sum), raiser)))
@@ -319,36 +330,8 @@ std::optional<Scores> matchScores(Value input, bool byKey, Raiser &raiser, std::
   Value capped;
   if (scaleAfterMask == 1 && matchSoftcap(value, capped, scores.softcap))
     value = capped;
-  Scaled scaled = withoutScale(value);
-  scores.scale = scaleAfterMask * scaled.scale;
-  while (!scores.byKey && !isMerged()) {
-    auto factor = matchScoreFactor(withoutFloatCasts(scaled.value), shapes);
-    if (!factor)
-      break;
-    scores.factors.push_back(*factor);
-    scaled = withoutScale(factor->scores);
-    scores.scale *= scaled.scale;
-  }
-  if (Value inner = beforeSwap(withoutFloatCasts(scaled.value))) {
-    scores.byKey = !scores.byKey;
-    swapLastTwo(scores.heads);
-    scaled = withoutScale(inner);
-    scores.scale *= scaled.scale;
-  }
-  if (auto reshape = withoutFloatCasts(scaled.value).getDefiningOp<nn::ReshapeOp>()) {
-    Value inner = beforeHeadsReshape(reshape, scores.heads, shapes);
-    if (!inner && !scores.byKey && !scores.heads && !scores.windows && tensorType(reshape).getRank() == 4)
-      inner = beforeStackedReshape(reshape, scores.stacked, shapes);
-    if (inner) {
-      scaled = withoutScale(inner);
-      scores.scale *= scaled.scale;
-    }
-  }
-  scores.product = withoutFloatCasts(scaled.value).getDefiningOp<nn::MatmulOp>();
-  if (!scores.product) {
-    reason = "the scores are made by " + producerName(scaled.value) + ", not by nn.matmul";
+  if (!matchProducts(value, scaleAfterMask, scores, shapes, reason))
     return std::nullopt;
-  }
   if (scores.byKey)
     swapLastTwo(scores.heads);
   return scores;

@@ -26,6 +26,10 @@ mlir::Value beforeHeadsReshape(nn::ReshapeOp reshape, Heads &heads, ShapeTable &
 /// the rank-4 shape in `stacked`; null if `value` is something else, or splits unlike `stacked`.
 mlir::Value beforeStackedReshape(nn::ReshapeOp reshape, std::optional<DimShape> &stacked, ShapeTable &shapes);
 
+/// x of a transpose that swaps the last two dims.
+mlir::Value beforeSwap(mlir::Value value);
+/// x of a transpose that swaps the heads and the queries of four dims.
+mlir::Value beforeHeadsSwap(mlir::Value value);
 void swapLastTwo(Heads &heads);
 
 /// The value with its last two dims swapped that is made of `value`, its one use: an nn.transpose, which dims
@@ -35,18 +39,24 @@ mlir::Value swappedUser(mlir::Value value, Heads &heads, ShapeTable &shapes);
 /// x with its last two dims swapped.
 mlir::Value buildSwapped(mlir::Value x, Raiser &raiser);
 
-/// softmax's input read as mask(cap(scale * factors * a·b)).
-struct Scores {
-  nn::MatmulOp product;
+/// scale * a·b.
+struct ScoreProduct {
+  nn::MatmulOp matmul;
   double scale = 1;
+};
+
+/// softmax's input read as mask(cap(factors * products)), where two products are summed.
+struct Scores {
+  llvm::SmallVector<ScoreProduct, 2> products;
   double softcap = 0;
   llvm::SmallVector<ScoreFactor> factors; ///< of the queries' rows
   llvm::SmallVector<MaskTerm> masks;
   Heads heads;
   std::optional<Dim> windows; ///< of the masks that are `ofWindows`
-  /// [batch, heads, queries, keys] where the product has [batch, heads * queries, keys]: one head of keys.
+  /// [batch, heads, queries, keys] where the products have [batch, heads * queries, keys]: one head of keys.
   std::optional<DimShape> stacked;
-  bool byKey = false;         ///< a is the keys and b the queries
+  bool headsAfterQueries = false; ///< the products have [batch, queries, heads, keys], of one head of keys
+  bool byKey = false;             ///< a is the keys and b the queries
 };
 /// `byKey`: the input has shape [.., keys, queries]. Fails with a reason.
 std::optional<Scores> matchScores(mlir::Value input, bool byKey, Raiser &raiser, std::string &reason);

@@ -136,4 +136,14 @@ SinkOperands putSinkInFront(const Sink &sink, SinkOperands operands, int64_t win
           builder.mask(operands.mask)};
 }
 
+Sink withRank4(Sink sink, Raiser &raiser) {
+  DimShape shape = raiser.shapes.of(sink.sink);
+  const Dim heads = raiser.shapes.of(sink.scores)[1];
+  const bool isOfEntries = shape.size() > 2 && !(shape.front() == Dim(1)) && shape[1] == heads;
+  if (shape.size() != 4)
+    sink.sink = nn::buildReshape(raiser.rewriter, sink.sink.getLoc(), sink.sink,
+                                 {isOfEntries ? shape.front() : Dim(1), heads, Dim(1), Dim(1)});
+  return sink;
+}
+
 } // namespace fusion::raise

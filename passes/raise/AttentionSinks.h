@@ -27,4 +27,7 @@ struct SinkOperands {
 SinkOperands putSinkInFront(const Sink &sink, SinkOperands operands, int64_t window, mlir::Location location,
                             Raiser &raiser);
 
+/// A sink as [1 or batch, heads, 1, 1].
+Sink withRank4(Sink sink, Raiser &raiser);
+
 } // namespace fusion::raise

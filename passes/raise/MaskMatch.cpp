@@ -1,6 +1,7 @@
 #include "passes/raise/MaskMatch.h"
 
 #include "passes/Positions.h"
+#include "passes/raise/AttentionMatch.h"
 #include "passes/raise/MaskArithmetic.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -29,10 +30,44 @@ std::optional<MaskTerm> matchChoice(Value mask) {
   return MaskTerm{where.getCondition(), inverted, *constantScalar(masked)};
 }
 
-/// The same, or c cast to numbers: (1 - c) * number.
+/// The same as the upper triangle of a number, which masks the keys from its diagonal on.
+std::optional<MaskTerm> matchTriangle(Value mask, Raiser &raiser) {
+  auto triangle = mask.getDefiningOp<nn::TriluOp>();
+  if (!triangle || !triangle.getUpper())
+    return std::nullopt;
+  Value filled = triangle.getX();
+  if (auto expand = filled.getDefiningOp<nn::ExpandOp>())
+    filled = expand.getX();
+  if (!isMaskedScore(filled))
+    return std::nullopt;
+  auto &b = raiser.rewriter;
+  const Location location = mask.getLoc();
+  auto count = [&](int64_t first, const Dim &size) {
+    const Type type = b.getI64Type();
+    return nn::build<nn::IotaOp>(b, location,
+                                 {nn::buildScalar(b, location, type, static_cast<double>(first)),
+                                  nn::buildScalar(b, location, type, 1)},
+                                 b.getNamedAttr("size", nn::dimsToAttr(b.getContext(), {size})));
+  };
+  const DimShape shape = ArrayRef<Dim>(raiser.shapes.of(mask)).take_back(2);
+  const Value keys = count(0, shape[1]);
+  const Value last = nn::buildReshape(b, location, count(static_cast<int64_t>(triangle.getK()) - 1, shape[0]),
+                                      {shape[0], Dim(1)});
+  return MaskTerm{nn::build<nn::LessEqualOp>(b, location, {keys, last}), false, *constantScalar(filled)};
+}
+
+/// The same as a choice, or c cast to numbers: (1 - c) * number; or a reshape of either.
 std::optional<MaskTerm> matchChoiceOrProduct(Value mask, Raiser &raiser) {
   if (auto choice = matchChoice(mask))
     return choice;
+  if (auto triangle = matchTriangle(mask, raiser))
+    return triangle;
+  if (auto reshape = mask.getDefiningOp<nn::ReshapeOp>())
+    if (auto choice = matchChoiceOrProduct(withoutFloatCasts(reshape.getX()), raiser);
+        choice && raiser.shapes.same(choice->mask, reshape.getX())) {
+      choice->mask = nn::buildReshape(raiser.rewriter, mask.getLoc(), choice->mask, raiser.shapes.of(mask));
+      return choice;
+    }
   auto number = matchIndicator(mask, raiser.shapes);
   if (!number || !isMaskedScore(number->factor) || std::isinf(number->factor))
     return std::nullopt;

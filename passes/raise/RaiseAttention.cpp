@@ -1,9 +1,11 @@
 #include "passes/Passes.h"
 #include "passes/raise/AttentionMatch.h"
+#include "passes/raise/HeadsAfterQueries.h"
 #include "passes/raise/LeadingDims.h"
 #include "passes/raise/MaskArithmetic.h"
 #include "passes/raise/SimplifyAttention.h"
 #include "passes/raise/SinkGate.h"
+#include "passes/raise/SummedScores.h"
 #include "passes/raise/WindowMask.h"
 
 #include <cmath>
@@ -156,6 +158,30 @@ Value stackedApart(Value x, const DimShape &scores, Raiser &raiser) {
   return nn::buildReshape(raiser.rewriter, x.getLoc(), x, shape);
 }
 
+/// The operands of one product as nn.attention wants them. A null key or query has a first dim that does not
+/// split; nothing if one has another rank than the product.
+std::optional<ScorePart> partOf(const ScoreProduct &product, const Scores &scores, const Heads &heads,
+                                Raiser &raiser) {
+  nn::MatmulOp matmul = product.matmul;
+  const Scaled q = withoutScale(matmul.getA()), k = withoutScale(matmul.getB());
+  const int64_t rank = tensorType(matmul).getRank();
+  if (tensorType(q.value).getRank() != rank || tensorType(k.value).getRank() != rank)
+    return std::nullopt;
+  const bool transposedQuery = matmul.getTransposeA();
+  auto stacked = scores.stacked;
+  if (stacked && scores.headsAfterQueries)
+    std::swap((*stacked)[1], (*stacked)[2]);
+  ScorePart part{stacked ? stackedApart(oriented(q.value, transposedQuery, raiser), *stacked, raiser)
+                         : oriented(withHeadDim(q.value, heads, raiser), transposedQuery, raiser),
+                 oriented(withHeadDim(k.value, heads, raiser), !matmul.getTransposeB(), raiser),
+                 q.scale * k.scale * product.scale};
+  if (scores.headsAfterQueries)
+    part.query = withHeadsSwapped(part.query, raiser);
+  if (scores.byKey)
+    std::swap(part.query, part.key);
+  return part;
+}
+
 /// Lays the masks over [batch, heads, queries, keys]; false if one has a batch dim that does not split.
 bool splitMasks(MutableArrayRef<MaskTerm> terms, const Heads &heads, Raiser &raiser) {
   for (MaskTerm &term : terms) {
@@ -223,17 +249,6 @@ bool joinWindows(const Dim &windows, Value &query, Value &key, Value &value, Mut
   return true;
 }
 
-/// A sink as [1 or batch, heads, 1, 1].
-Sink withRank4(Sink sink, Raiser &raiser) {
-  DimShape shape = raiser.shapes.of(sink.sink);
-  const Dim heads = raiser.shapes.of(sink.scores)[1];
-  const bool isOfEntries = shape.size() > 2 && !(shape.front() == Dim(1)) && shape[1] == heads;
-  if (shape.size() != 4)
-    sink.sink = nn::buildReshape(raiser.rewriter, sink.sink.getLoc(), sink.sink,
-                                 {isOfEntries ? shape.front() : Dim(1), heads, Dim(1), Dim(1)});
-  return sink;
-}
-
 void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser, bool assumeFinite) {
   int64_t rank = tensorType(softmax).getRank(), axis = static_cast<int64_t>(softmax.getAxis());
   if (softmax.getLog())
@@ -272,43 +287,58 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser, bool assumeFinite) {
     return noteMiss(softmax, patternName, "the scores of windows have a sink");
   if (scores->stacked && weighted->transposed)
     return noteMiss(softmax, patternName, "the queries of all heads are one dim of a transposed result");
-  Scaled q = withoutScale(scores->product.getA()), k = withoutScale(scores->product.getB());
-  Value v = withoutExactCast(weighted->transposed ? root.getA() : root.getB());
-  int64_t productRank = tensorType(scores->product).getRank(), rootRank = tensorType(root).getRank();
-  if (tensorType(q.value).getRank() != productRank || tensorType(k.value).getRank() != productRank ||
-      tensorType(v).getRank() != rootRank)
-    return noteMiss(softmax, patternName, "q, k or v has another rank than the scores");
-
   raiser.rewriter.setInsertionPoint(replaced);
   auto &b = raiser.rewriter;
-  const bool transposedQuery = scores->product.getTransposeA();
-  Value query = scores->stacked
-                    ? stackedApart(oriented(q.value, transposedQuery, raiser), *scores->stacked, raiser)
-                    : oriented(withHeadDim(q.value, heads, raiser), transposedQuery, raiser);
-  Value key = oriented(withHeadDim(k.value, heads, raiser), !scores->product.getTransposeB(), raiser);
-  if (scores->byKey)
-    std::swap(query, key);
+  Value v = withoutExactCast(weighted->transposed ? root.getA() : root.getB());
+  const int64_t rootRank = tensorType(root).getRank();
+  SmallVector<ScorePart, 2> parts;
+  for (const ScoreProduct &product : scores->products)
+    if (auto part = partOf(product, *scores, heads, raiser))
+      parts.push_back(*part);
+  if (parts.size() != scores->products.size() || tensorType(v).getRank() != rootRank)
+    return noteMiss(softmax, patternName, "q, k or v has another rank than the scores");
   Value value = oriented(withHeadDim(v, heads, raiser),
                          weighted->transposed ? !root.getTransposeA() : root.getTransposeB(), raiser);
+  SmallVector<Value *, 3> keysAndValues;
+  bool splits = static_cast<bool>(value);
+  for (ScorePart &part : parts) {
+    splits &= part.query && part.key;
+    keysAndValues.push_back(&part.key);
+  }
+  keysAndValues.push_back(&value);
   SmallVector<MaskTerm> terms = scores->masks;
   for (MaskTerm &term : terms)
     layByQuery(term, raiser);
   if (weighted->zeroedMasked) // where a key is kept, those that are not have no weight either way
     terms[0].lowest = -std::numeric_limits<double>::infinity();
   if (rank > 4) {
-    const DimShape leading = ArrayRef<Dim>(raiser.shapes.of(query)).drop_back(3);
+    const DimShape leading = ArrayRef<Dim>(raiser.shapes.of(parts.front().query)).drop_back(3);
     for (MaskTerm &term : terms)
       term.mask = maskWithOneLeadingDim(term.mask, leading, raiser);
-    for (Value *x : {&query, &key, &value})
+    for (ScorePart &part : parts)
+      part.query = withOneLeadingDim(part.query, raiser);
+    for (Value *x : keysAndValues)
       *x = withOneLeadingDim(*x, raiser);
   }
-  if (!query || !key || !value || !splitMasks(terms, heads, raiser))
+  if (!splits || !splitMasks(terms, heads, raiser))
     return noteMiss(softmax, patternName,
                     "the first dim of q, k, v or the mask is not batch * heads, as the scores are reshaped");
-  dropRepeats(key, value, raiser);
-  Scaled bare = withoutScaleBeforeReshape(key, raiser);
-  key = bare.value;
-  k.scale *= bare.scale;
+  dropRepeats(keysAndValues, raiser);
+  for (ScorePart &part : parts) {
+    const Scaled bare = withoutScaleBeforeReshape(part.key, raiser);
+    part.key = bare.value;
+    part.scale *= bare.scale;
+  }
+  std::optional<ScorePart> joined = parts.front();
+  if (parts.size() > 1 && !(joined = joinParts(parts[0], parts[1], value, raiser, reason)))
+    return noteMiss(softmax, patternName, reason);
+  auto [query, key, scale] = *joined;
+  const bool headsAreSwapped = !sink && !gate && !scores->windows && scores->factors.empty() &&
+                               hasHeadsAfterQueries(query, key, terms, raiser.shapes);
+  if (headsAreSwapped) {
+    query = withHeadsSwapped(query, raiser);
+    swapHeadsOfMasks(terms, raiser);
+  }
   if (std::string why = misfit(raiser.shapes.of(query), raiser.shapes.of(key), raiser.shapes.of(value));
       !why.empty())
     return noteMiss(softmax, patternName, why);
@@ -318,25 +348,27 @@ void raiseSoftmax(nn::SoftmaxOp softmax, Raiser &raiser, bool assumeFinite) {
     return noteMiss(softmax, patternName, "the batch is not provably a multiple of the windows");
   applyScales(terms, root.getLoc(), raiser);
   Pattern pattern = takePattern(terms, raiser.shapes.of(query)[2], raiser.shapes.of(key)[2], raiser);
-  SinkOperands parts{key, value, buildMask(terms, root.getLoc(), raiser)};
+  SinkOperands keyed{key, value, buildMask(terms, root.getLoc(), raiser)};
   if (gate) {
     sink = withRank4(gate->sink, raiser);
-    if (parts.mask && needsKeys)
+    if (keyed.mask && needsKeys)
       assumed += (assumed.empty() ? "" : "; ") + everyQuerySeesAKey.str();
   }
   if (sink)
-    parts = putSinkInFront(*sink, parts, std::exchange(pattern.window, 0), root.getLoc(), raiser);
-  SmallVector<Value> operands = {query, parts.keys, parts.values};
-  if (parts.mask)
-    operands.push_back(parts.mask);
+    keyed = putSinkInFront(*sink, keyed, std::exchange(pattern.window, 0), root.getLoc(), raiser);
+  SmallVector<Value> operands = {query, keyed.keys, keyed.values};
+  if (keyed.mask)
+    operands.push_back(keyed.mask);
   SmallVector<NamedAttribute> attributes = {
-      b.getNamedAttr("scale", b.getF32FloatAttr(static_cast<float>(q.scale * k.scale * scores->scale)))};
+      b.getNamedAttr("scale", b.getF32FloatAttr(static_cast<float>(scale)))};
   if (scores->softcap != 0)
     attributes.push_back(b.getNamedAttr("softcap", b.getF32FloatAttr(static_cast<float>(scores->softcap))));
   addPattern(attributes, pattern, b);
   if (weighted->zeroesRows() || sink) // what no key has, the sink has
     attributes.push_back(b.getNamedAttr("zero_masked_rows", b.getBoolAttr(true)));
   Value attention = nn::build<nn::AttentionOp>(b, root.getLoc(), operands, attributes, elementType(root));
+  if (headsAreSwapped)
+    attention = withHeadsSwapped(attention, raiser);
   if (weighted->transposed)
     attention = buildSwapped(attention, raiser);
   if (rootRank != 4 || scores->windows)

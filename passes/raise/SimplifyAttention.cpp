@@ -1,5 +1,6 @@
 #include "passes/raise/SimplifyAttention.h"
 
+#include "passes/raise/KeyColumns.h"
 #include "passes/raise/MaskArithmetic.h"
 
 #include <limits>
@@ -8,18 +9,23 @@ using namespace mlir;
 
 namespace fusion::raise {
 
-void dropRepeats(Value &k, Value &v, Raiser &raiser) {
-  auto repeatK = matchRepeat(k, raiser.shapes), repeatV = matchRepeat(v, raiser.shapes);
-  if (!repeatK || !repeatV || !(repeatK->groups == repeatV->groups))
-    return;
-  k = withoutRepeat(*repeatK, raiser);
-  v = withoutRepeat(*repeatV, raiser);
+void dropRepeats(ArrayRef<Value *> keysAndValues, Raiser &raiser) {
+  SmallVector<Repeat, 3> repeats;
+  for (const Value *x : keysAndValues) {
+    auto repeat = matchRepeat(*x, raiser.shapes);
+    if (!repeat || (!repeats.empty() && !(repeat->groups == repeats.front().groups)))
+      return;
+    repeats.push_back(*repeat);
+  }
+  for (auto [x, repeat] : llvm::zip_equal(keysAndValues, repeats))
+    *x = withoutRepeat(repeat, raiser);
 }
 
 void simplifyAttention(nn::AttentionOp attention, Raiser &raiser) {
   raiser.rewriter.setInsertionPoint(attention);
   Value k = attention.getK(), v = attention.getV(), mask = attention.getMask();
-  dropRepeats(k, v, raiser);
+  dropRepeats({&k, &v}, raiser);
+  shareColumns(k, v, raiser);
   Pattern pattern;
   if (mask) {
     SmallVector<MaskTerm> terms = {{mask}};

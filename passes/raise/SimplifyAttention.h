@@ -5,8 +5,8 @@
 
 namespace fusion::raise {
 
-/// k and v without the repetition of their heads, if both have it alike.
-void dropRepeats(mlir::Value &k, mlir::Value &v, Raiser &raiser);
+/// Keys and values without the repetition of their heads, if all have it alike.
+void dropRepeats(llvm::ArrayRef<mlir::Value *> keysAndValues, Raiser &raiser);
 
 /// Pattern: attention(q, repeat(k), repeat(v), mask) -> attention(q, k, v, rest of the mask) {causal, window}
 void simplifyAttention(nn::AttentionOp attention, Raiser &raiser);

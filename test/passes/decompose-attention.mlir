@@ -50,3 +50,26 @@ func.func @channels(%q: tensor<?x2x16x?xf32> {nn.dims = ["b", 2, 16, "h*w"]}, %k
   %y = nn.attention %q, %k, %v {scale = 0.25 : f32} : (tensor<?x2x16x?xf32>, tensor<?x2x16x?xf32>, tensor<?x2x16x?xf32>) -> tensor<?x2x16x?xf32>
   return %y : tensor<?x2x16x?xf32>
 }
+
+// -----
+
+// Keys of two caches: two matmuls of the parts, which are not copied into one tensor. A concatenation that
+// others read stays.
+// CHECK-LABEL: func @two_caches
+// CHECK-SAME: %[[KV:[a-z0-9]*]]: tensor<?x1x?x512xf16> {{.*}}, %[[PE:[a-z0-9]*]]: tensor<?x1x?x64xf16>
+// CHECK: %[[A:.*]] = nn.matmul %{{.*}}, %[[KV]] {transpose_b = true} : (tensor<?x1x?x512xf16>, tensor<?x1x?x512xf16>) -> tensor<?x1x?x?xf32>
+// CHECK: %[[B:.*]] = nn.matmul %{{.*}}, %[[PE]] {transpose_b = true} : (tensor<?x1x?x64xf16>, tensor<?x1x?x64xf16>) -> tensor<?x1x?x?xf32>
+// CHECK: nn.add %[[A]], %[[B]]
+// CHECK: nn.softmax
+// CHECK: nn.matmul %{{.*}}, %[[KV]]
+// CHECK: nn.matmul %{{.*}}, %{{.*}} {transpose_b = true} : (tensor<?x1x?x576xf16>, tensor<?x1x?x576xf16>) -> tensor<?x1x?x?xf32>
+// CHECK-NOT: nn.attention
+func.func @two_caches(%qc: tensor<?x16x?x512xf16> {nn.dims = ["b", 16, "s", 512]}, %qr: tensor<?x16x?x64xf16> {nn.dims = ["b", 16, "s", 64]},
+                      %kv: tensor<?x1x?x512xf16> {nn.dims = ["b", 1, "t", 512]}, %pe: tensor<?x1x?x64xf16> {nn.dims = ["b", 1, "t", 64]}) -> (tensor<?x16x?x512xf16>, tensor<?x16x?x512xf16>, tensor<?x1x?x576xf16>) {
+  %q = nn.concat %qc, %qr {axis = 3 : i64} : (tensor<?x16x?x512xf16>, tensor<?x16x?x64xf16>) -> tensor<?x16x?x576xf16>
+  %k = nn.concat %kv, %pe {axis = 3 : i64} : (tensor<?x1x?x512xf16>, tensor<?x1x?x64xf16>) -> tensor<?x1x?x576xf16>
+  %y = nn.attention %q, %k, %kv {scale = 0.07 : f32} : (tensor<?x16x?x576xf16>, tensor<?x1x?x576xf16>, tensor<?x1x?x512xf16>) -> tensor<?x16x?x512xf16>
+  %returned = nn.concat %kv, %pe {axis = 3 : i64} : (tensor<?x1x?x512xf16>, tensor<?x1x?x64xf16>) -> tensor<?x1x?x576xf16>
+  %z = nn.attention %q, %returned, %kv {scale = 0.07 : f32} : (tensor<?x16x?x576xf16>, tensor<?x1x?x576xf16>, tensor<?x1x?x512xf16>) -> tensor<?x16x?x512xf16>
+  return %y, %z, %returned : tensor<?x16x?x512xf16>, tensor<?x16x?x512xf16>, tensor<?x1x?x576xf16>
+}

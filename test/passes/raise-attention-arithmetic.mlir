@@ -202,7 +202,7 @@ func.func @guard_of_constants(%q: tensor<1x4x2x16xf32>, %k: tensor<1x4x3x16xf32>
 // CHECK-LABEL: func @infinite
 // CHECK-NOT: nn.attention
 // CHECK: nn.softmax
-// MISS: {{.*}}raise-attention-arithmetic.mlir{{.*}}Missed{{.*}}neither operand of the mask's nn.add, or both, lead to q kᵀ
+// MISS: {{.*}}raise-attention-arithmetic.mlir{{.*}}Missed{{.*}}neither operand of the mask's nn.add leads to q kᵀ
 func.func @infinite(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x7x16xf32>, %v: tensor<2x4x7x16xf32>, %keep: tensor<2x1x5x7xi1>) -> tensor<2x4x5x16xf32> {
   %low = nn.constant {value = dense<0xFF800000> : tensor<f32>} : () -> tensor<f32>
   %s = nn.matmul %q, %k {transpose_b = true} : (tensor<2x4x5x16xf32>, tensor<2x4x7x16xf32>) -> tensor<2x4x5x7xf32>
@@ -223,7 +223,7 @@ func.func @infinite(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x7x16xf32>, %v: tens
 // CHECK-LABEL: func @small
 // CHECK-NOT: nn.attention
 // CHECK: nn.softmax
-// MISS: {{.*}}raise-attention-arithmetic.mlir{{.*}}Missed{{.*}}neither operand of the mask's nn.add, or both, lead to q kᵀ
+// MISS: {{.*}}raise-attention-arithmetic.mlir{{.*}}Missed{{.*}}neither operand of the mask's nn.add leads to q kᵀ
 func.func @small(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x7x16xf32>, %v: tensor<2x4x7x16xf32>, %keep: tensor<2x1x5x7xi1>) -> tensor<2x4x5x16xf32> {
   %low = nn.constant {value = dense<-10.0> : tensor<f32>} : () -> tensor<f32>
   %s = nn.matmul %q, %k {transpose_b = true} : (tensor<2x4x5x16xf32>, tensor<2x4x7x16xf32>) -> tensor<2x4x5x7xf32>
@@ -244,7 +244,7 @@ func.func @small(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x7x16xf32>, %v: tensor<
 // CHECK-LABEL: func @same_condition
 // CHECK-NOT: nn.attention
 // CHECK: nn.softmax
-// MISS: {{.*}}raise-attention-arithmetic.mlir{{.*}}Missed{{.*}}neither operand of the mask's nn.add, or both, lead to q kᵀ
+// MISS: {{.*}}raise-attention-arithmetic.mlir{{.*}}Missed{{.*}}neither operand of the mask's nn.add leads to q kᵀ
 func.func @same_condition(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x7x16xf32>, %v: tensor<2x4x7x16xf32>, %keep: tensor<2x1x5x7xi1>) -> tensor<2x4x5x16xf32> {
   %low = nn.constant {value = dense<-1.0e+9> : tensor<f32>} : () -> tensor<f32>
   %s = nn.matmul %q, %k {transpose_b = true} : (tensor<2x4x5x16xf32>, tensor<2x4x7x16xf32>) -> tensor<2x4x5x7xf32>
@@ -265,7 +265,7 @@ func.func @same_condition(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x7x16xf32>, %v
 // CHECK-LABEL: func @other_constants
 // CHECK-NOT: nn.attention
 // CHECK: nn.softmax
-// MISS: {{.*}}raise-attention-arithmetic.mlir{{.*}}Missed{{.*}}neither operand of the mask's nn.add, or both, lead to q kᵀ
+// MISS: {{.*}}raise-attention-arithmetic.mlir{{.*}}Missed{{.*}}neither operand of the mask's nn.add leads to q kᵀ
 func.func @other_constants(%q: tensor<1x4x2x16xf32>, %k: tensor<1x4x3x16xf32>, %v: tensor<1x4x3x16xf32>) -> tensor<1x4x2x16xf32> {
   %c = nn.constant {value = dense<[[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]> : tensor<2x3xf32>} : () -> tensor<2x3xf32>
   %l = nn.constant {value = dense<[[0.0, -1.0e+9, -1.0e+9], [0.0, -1.0e+9, -1.0e+9]]> : tensor<2x3xf32>} : () -> tensor<2x3xf32>
@@ -311,4 +311,25 @@ func.func @inverted_guard(%q: tensor<2x4x5x16xf32>, %k: tensor<2x4x7x16xf32>, %v
   %g = nn.where %keep, %zero, %p : (tensor<2x1x5x7xi1>, tensor<f32>, tensor<2x4x5x7xf32>) -> tensor<2x4x5x7xf32>
   %o = nn.matmul %g, %v : (tensor<2x4x5x7xf32>, tensor<2x4x7x16xf32>) -> tensor<2x4x5x16xf32>
   return %o : tensor<2x4x5x16xf32>
+}
+
+// -----
+
+// The upper triangle of -inf is causal from the first diagonal on; with the main one it hides a query's own key.
+// CHECK-LABEL: func @triangle
+// CHECK: nn.attention %arg0, %arg1, %arg2 {causal = true,
+// CHECK: nn.attention %arg0, %arg1, %arg2, %{{.*}} {scale
+func.func @triangle(%q: tensor<2x4x?x16xf32> {nn.dims = [2, 4, "s", 16]}, %k: tensor<2x4x?x16xf32> {nn.dims = [2, 4, "s", 16]}, %v: tensor<2x4x?x16xf32> {nn.dims = [2, 4, "s", 16]}) -> (tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>) {
+  %low = nn.constant {value = dense<0xFF800000> : tensor<f32>} : () -> tensor<f32>
+  %full = nn.expand %low {shape = ["s", "s"]} : (tensor<f32>) -> tensor<?x?xf32>
+  %m = nn.trilu %full {upper = true, k = 1 : i64} : (tensor<?x?xf32>) -> tensor<?x?xf32>
+  %n = nn.trilu %full {upper = true, k = 0 : i64} : (tensor<?x?xf32>) -> tensor<?x?xf32>
+  %s = nn.matmul %q, %k {transpose_b = true} : (tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>) -> tensor<2x4x?x?xf32>
+  %0 = nn.add %s, %m : (tensor<2x4x?x?xf32>, tensor<?x?xf32>) -> tensor<2x4x?x?xf32>
+  %1 = nn.softmax %0 {axis = 3 : i64} : (tensor<2x4x?x?xf32>) -> tensor<2x4x?x?xf32>
+  %2 = nn.matmul %1, %v : (tensor<2x4x?x?xf32>, tensor<2x4x?x16xf32>) -> tensor<2x4x?x16xf32>
+  %3 = nn.add %s, %n : (tensor<2x4x?x?xf32>, tensor<?x?xf32>) -> tensor<2x4x?x?xf32>
+  %4 = nn.softmax %3 {axis = 3 : i64} : (tensor<2x4x?x?xf32>) -> tensor<2x4x?x?xf32>
+  %5 = nn.matmul %4, %v : (tensor<2x4x?x?xf32>, tensor<2x4x?x16xf32>) -> tensor<2x4x?x16xf32>
+  return %2, %5 : tensor<2x4x?x16xf32>, tensor<2x4x?x16xf32>
 }
