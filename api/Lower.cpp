@@ -11,6 +11,7 @@
 #include "passes/Passes.h"
 #include "passes/Pipeline.h"
 #include "passes/fuse/FusePass.h"
+#include "passes/fuse/Propose.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
@@ -229,12 +230,18 @@ static void addLoop(FusionReport &report, FusionReport inside) {
 
 Status lower(ModuleOp module, const LowerOptions &options, FusionReport &report) {
   MLIRContext *context = module.getContext();
+  auto target = targetOf(options.plan);
+  if (!target)
+    return target.error();
+  auto oracle = makeScheduleOracle(*target, options.plan.schedules, options.plan.batchInvariant);
   {
     FirstError error(context);
     PassManager manager(context);
     manager.enableVerifier(false);
     buildNormalisePipeline(manager);
-    buildRaisePipeline(manager, options.assumeFinite);
+    const bool fusesLatent = options.fuse && options.fusions.tries("latent_attention");
+    buildRaisePipeline(manager, options.assumeFinite,
+                       fusesLatent ? keepsLatentAttention(*oracle) : KeepsAttention());
     if (options.ranks > 1) {
       if (markAsOneRanks(module, options.ranks))
         report.patterns["shard"].missed.push_back({"", std::string(oneRanksRemark)});
@@ -250,14 +257,18 @@ Status lower(ModuleOp module, const LowerOptions &options, FusionReport &report)
       logging.emplace(*options.rewrites);
     if (failed(manager.run(module)))
       return badInput(error.text("the graph cannot be normalised"));
-    // Dividing raises nothing: in the report it stands with the fusions, each sum over ranks a site.
+    // Dividing raises nothing: in the report it stands with the fusions, each sum over ranks a site. So does
+    // attention that became matmuls for want of a kernel.
     auto entryOf = [&](const std::string &name) -> FusionReport::Pattern & {
-      return name == "shard" ? report.patterns[name] : report.raises[name];
+      return name == "shard" || name == "latent_attention" ? report.patterns[name] : report.raises[name];
     };
     for (const Raised &raised : raises.raised())
       entryOf(raised.op).fired.push_back({raised.location, {raised.root}, 0, raised.assumes});
-    for (const Miss &miss : raises.misses())
-      entryOf(miss.pattern).missed.push_back({miss.location, miss.reason});
+    for (const Miss &miss : raises.misses()) {
+      FusionReport::Pattern &pattern = entryOf(miss.pattern);
+      pattern.missed.push_back({miss.location, miss.reason});
+      pattern.applies = true;
+    }
     if (auto caches = report.raises.find("cache_in_place");
         options.kvCapacity > 0 && (caches == report.raises.end() || caches->second.fired.empty()))
       return badInput(
@@ -271,14 +282,10 @@ Status lower(ModuleOp module, const LowerOptions &options, FusionReport &report)
     return entry.error();
   if (auto model = module->getAttrOfType<StringAttr>("nn.model"))
     report.model = model.getValue().str();
-  auto target = targetOf(options.plan);
-  if (!target)
-    return target.error();
   report.target = options.plan.target;
   for (std::string_view feature : target->unusedFeatures())
     report.unusedFeatures.emplace_back(feature);
   FirstError error(context);
-  auto oracle = makeScheduleOracle(*target, options.plan.schedules, options.plan.batchInvariant);
   Status status;
   if (options.fuse) {
     auto patterns = loadPatterns(*context, options.patternFiles);

@@ -20,7 +20,7 @@ void buildNormalisePipeline(OpPassManager &manager) {
   }
 }
 
-void buildRaisePipeline(OpPassManager &manager, bool assumeFinite) {
+void buildRaisePipeline(OpPassManager &manager, bool assumeFinite, KeepsAttention keeps) {
   manager.addPass(createRaiseNorm({assumeFinite}));
   manager.addPass(createRaiseActivation());
   manager.addPass(createRaiseSoftmax());
@@ -29,7 +29,7 @@ void buildRaisePipeline(OpPassManager &manager, bool assumeFinite) {
   manager.addPass(createRaiseDenseExperts({assumeFinite}));
   manager.addPass(createRaiseRope({assumeFinite}));
   manager.addPass(createRaiseAttention({assumeFinite}));
-  manager.addPass(createDecomposeAttention());
+  manager.addPass(createDecomposeAttention(std::move(keeps)));
   manager.addPass(createUnpackGates());
   manager.addPass(createFoldConstants());
   manager.addPass(createStackWeights());

@@ -1,6 +1,8 @@
 // The phases as pass pipelines.
 #pragma once
 
+#include "passes/Passes.h"
+
 #include "mlir/Pass/PassManager.h"
 
 namespace fusion {
@@ -9,7 +11,8 @@ namespace fusion {
 void buildNormalisePipeline(mlir::OpPassManager &manager);
 /// Decomposed norms, activations, rotary embeddings, attention and routed experts become named ops. Expects a
 /// normalised module. Without `assumeFinite` nothing is left out that only finite values allow to leave out.
-void buildRaisePipeline(mlir::OpPassManager &manager, bool assumeFinite = true);
+/// `keeps`: of attention with large heads; null: none.
+void buildRaisePipeline(mlir::OpPassManager &manager, bool assumeFinite = true, KeepsAttention keeps = {});
 /// One rank's graph of `ranks`, tidied up; with `vocabulary`, embedding and head are divided too. Expects a
 /// raised module.
 void buildShardPipeline(mlir::OpPassManager &manager, int64_t ranks, bool vocabulary);

@@ -248,10 +248,9 @@ DEVICE void finish_fragments(f32 (&score)[Config::row_tiles][Config::tile_keys /
 }
 
 // The running softmax of a lane's rows: weights are relative to the largest score so far, powers of two.
-template <class Config, class Shape, class T>
-struct PrefillSoftmax {
-  static constexpr int fragments = Shape::value_depth / 8;
-  f32 acc_o[Config::row_tiles][fragments][4], row_max[Config::row_tiles][2], row_sum[Config::row_tiles][2];
+template <class Config, class T>
+struct PrefillWeights {
+  f32 row_max[Config::row_tiles][2], row_sum[Config::row_tiles][2];
   u32 weight[Config::row_tiles][Config::tile_keys / 16]
             [4]; // of the tile at hand, rounded to T, as operand of P*V
 
@@ -260,9 +259,6 @@ struct PrefillSoftmax {
     for (int m = 0; m < Config::row_tiles; ++m) {
       row_max[m][0] = row_max[m][1] = -inf_f32();
       row_sum[m][0] = row_sum[m][1] = 0.f;
-#pragma unroll
-      for (int n = 0; n < fragments; ++n)
-        acc_o[m][n][0] = acc_o[m][n][1] = acc_o[m][n][2] = acc_o[m][n][3] = 0.f;
     }
   }
   // Differences first where a mask's large numbers would not survive the factor.
@@ -274,23 +270,32 @@ struct PrefillSoftmax {
   static DEVICE f32 score_of(f32 value) {
     return Config::scale_only ? value * (Config::exponent_scale * 0.693147181f) : value;
   }
-  // Scores become weights, still in f32; what was summed before is to be multiplied with `rescale`.
-  DEVICE void to_weights(f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4],
-                         f32 (&rescale)[Config::row_tiles][2]) {
+  // Of the scores, and of all before.
+  DEVICE void find_largest(const f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4],
+                           f32 (&largest)[Config::row_tiles][2]) const {
 #pragma unroll
     for (int m = 0; m < Config::row_tiles; ++m)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        f32 largest = row_max[m][half];
+        f32 found = row_max[m][half];
 #pragma unroll
         for (int n = 0; n < Config::tile_keys / 8; ++n)
-          largest = max_nan(largest, max_nan(score[m][n][2 * half], score[m][n][2 * half + 1]));
-        largest = lanes_max<4>(largest);
-        const f32 base = largest == -inf_f32() ? 0.f
-                         : Config::scale_only  ? largest * Config::exponent_scale
-                                               : largest;
+          found = max_nan(found, max_nan(score[m][n][2 * half], score[m][n][2 * half + 1]));
+        largest[m][half] = lanes_max<4>(found);
+      }
+  }
+  // Scores become weights, still in f32; what was summed before is to be multiplied with `rescale`.
+  DEVICE void to_weights(f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4],
+                         const f32 (&largest)[Config::row_tiles][2], f32 (&rescale)[Config::row_tiles][2]) {
+#pragma unroll
+    for (int m = 0; m < Config::row_tiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const f32 base = largest[m][half] == -inf_f32() ? 0.f
+                         : Config::scale_only           ? largest[m][half] * Config::exponent_scale
+                                                        : largest[m][half];
         rescale[m][half] = power(row_max[m][half], base);
-        row_max[m][half] = largest;
+        row_max[m][half] = largest[m][half];
         f32 sum = 0.f;
 #pragma unroll
         for (int n = 0; n < Config::tile_keys / 8; ++n) {
@@ -302,6 +307,12 @@ struct PrefillSoftmax {
         row_sum[m][half] = fma_(row_sum[m][half], rescale[m][half], sum);
       }
   }
+  DEVICE void to_weights(f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4],
+                         f32 (&rescale)[Config::row_tiles][2]) {
+    f32 largest[Config::row_tiles][2];
+    find_largest(score, largest);
+    to_weights(score, largest, rescale);
+  }
   DEVICE void pack(const f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4]) {
 #pragma unroll
     for (int m = 0; m < Config::row_tiles; ++m)
@@ -311,6 +322,21 @@ struct PrefillSoftmax {
         for (int half = 0; half < 2; ++half)
           weight[m][n / 2][n % 2 * 2 + half] =
               packed_pair<T>(score[m][n][2 * half], score[m][n][2 * half + 1]);
+  }
+};
+// And the sums of values that they weigh.
+template <class Config, class Shape, class T>
+struct PrefillSoftmax : PrefillWeights<Config, T> {
+  static constexpr int fragments = Shape::value_depth / 8;
+  f32 acc_o[Config::row_tiles][fragments][4];
+
+  DEVICE void start() {
+    PrefillWeights<Config, T>::start();
+#pragma unroll
+    for (int m = 0; m < Config::row_tiles; ++m)
+#pragma unroll
+      for (int n = 0; n < fragments; ++n)
+        acc_o[m][n][0] = acc_o[m][n][1] = acc_o[m][n][2] = acc_o[m][n][3] = 0.f;
   }
   DEVICE void multiply(const f32 (&rescale)[Config::row_tiles][2]) {
 #pragma unroll
@@ -324,8 +350,8 @@ struct PrefillSoftmax {
   // A tile of scores joins in; what was summed before is rescaled when the largest score grows.
   DEVICE void add(f32 (&score)[Config::row_tiles][Config::tile_keys / 8][4]) {
     f32 rescale[Config::row_tiles][2];
-    to_weights(score, rescale);
-    pack(score);
+    this->to_weights(score, rescale);
+    this->pack(score);
     multiply(rescale);
   }
   template <class Body>
@@ -334,12 +360,13 @@ struct PrefillSoftmax {
     for (int m = 0; m < Config::row_tiles; ++m)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const f32 sum = lanes_sum<4>(row_sum[m][half]);
+        const f32 sum = lanes_sum<4>(this->row_sum[m][half]);
         const int row = fragment_row<Config>(tile, m, half);
         if (row > tile.last_row)
           continue;
         const i64 query = query_of(body, row), head = head_of(body, tile, row);
-        const f32 inverse = inverse_row_sum<Config>(body, tile.entry, head, score_of(row_max[m][half]), sum);
+        const f32 inverse =
+            inverse_row_sum<Config>(body, tile.entry, head, this->score_of(this->row_max[m][half]), sum);
 #pragma unroll
         for (int n = 0; n < (Config::value_depth + 7) / 8; ++n)
           body.store(tile.entry, head, query, n * 8 + lane_of_warp() % 4 * 2,

@@ -12,17 +12,20 @@ DEVICE void meet_warps(u64 *met, u32 &phase) {
   ++phase;
 }
 
-/// The four warps of a warpgroup, of which a block has up to 15.
-struct Meeting {
-  u64 *met; ///< an mbarrier that four threads complete: the emulation knows no barriers by number
+/// Some of a block's warps, `Threads` of up to 15 such groups of equal size.
+template <int Threads>
+struct WarpMeeting {
+  u64 *met; ///< an mbarrier that each warp completes a share of: the emulation knows no barriers by number
   int group;
   u32 phase = 0;
-  /// Until all four have come.
+  /// Until all have come.
   DEVICE void meet() {
 #ifdef FUSION_EMULATED
     meet_warps(met, phase);
 #else
-    asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+    asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(Threads) : "memory");
 #endif
   }
 };
+/// The four warps of a warpgroup.
+using Meeting = WarpMeeting<128>;

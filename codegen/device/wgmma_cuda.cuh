@@ -18,6 +18,13 @@ DEVICE u64 wgmma_descriptor(const void *at, int panel_bytes) {
 // descriptor's lowest part and never carries into the next one.
 DEVICE u64 wgmma_advance(u64 descriptor, u32 bytes) { return descriptor + (bytes >> 4); }
 
+// The same descriptor, of which the compiler does not know what it was: places in a tile that are further on
+// are then found again in each turn of a loop, where dozens of them would take as many registers.
+DEVICE u64 wgmma_unknown(u64 descriptor) {
+  asm volatile("" : "+l"(descriptor));
+  return descriptor;
+}
+
 // The accumulators d of 64 x N, 8 registers for each 16 columns: their names in an instruction, and the
 // operands.
 #define FUSION_NAMES_8 "%0, %1, %2, %3"

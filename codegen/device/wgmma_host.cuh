@@ -10,6 +10,7 @@ DEVICE u64 wgmma_descriptor(const void *at, int panel_bytes) {
   return (u64)(reinterpret_cast<const u8 *>(at) - dynamic_shared()) | (u64)panel_bytes << 32;
 }
 DEVICE u64 wgmma_advance(u64 descriptor, u32 bytes) { return descriptor + bytes; }
+DEVICE u64 wgmma_unknown(u64 descriptor) { return descriptor; }
 // What lies at a place of a tile, as the asynchronous proxy reads it.
 template <class Bits> DEVICE Bits swizzled_bits(u64 place) {
   const u8 *from = dynamic_shared() + (place ^ (place >> 7 & 7u) << 4);

@@ -1,5 +1,5 @@
 // The attention schedule: chooses the kernel.
-#include "codegen/schedule/AttentionProblem.h"
+#include "codegen/schedule/AttentionTiles.h"
 #include "codegen/schedule/Schedules.h"
 
 namespace fusion {
@@ -14,6 +14,14 @@ public:
   Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {
     if (auto reason = attention::refusal(region, context))
       return fusion::refusal(*reason);
+    if (attention::Problem(region, context).isLatent()) {
+      SchedulePlan plan{[&region](const KernelContext &context) {
+        return attention::emitLatent(attention::Problem(region, context));
+      }};
+      plan.split = [&region, context] { return attention::latentAlternatives(region, context); };
+      plan.batchInvariant = true; // then how many share the keys does not depend on the pairs
+      return plan;
+    }
     SchedulePlan plan{[&region](const KernelContext &context) { return emit(region, context, false); }};
     plan.batchInvariant = true; // by the number of queries of a sequence, not by that of sequences
     plan.split = [&region, context, emit = plan.emit] {

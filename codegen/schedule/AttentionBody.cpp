@@ -77,7 +77,7 @@ void KernelBuilder::count(const std::string &name, const Dim &dim) {
 }
 
 void KernelBuilder::writeQueries() {
-  const View &q = problem.view(op.getQ());
+  const View &q = problem.view(problem.firstQueries());
   if (problem.isRagged) {
     source.body.method(
         fmt::format("DEVICE const {} *query(i64, i64 head, i64 query, int column) const", typeOf(op.getQ())),
@@ -85,11 +85,18 @@ void KernelBuilder::writeQueries() {
             term("column", q.strides[3]));
     return;
   }
+  auto place = [&](Value queries, const std::string &column) {
+    const View &view = problem.view(queries);
+    return input(queries) + offset(view.offset) + term("entry", view.strides[0]) +
+           term("head", view.strides[1]) + term("query", view.strides[2]) + term(column, view.strides[3]);
+  };
+  std::string query = place(problem.firstQueries(), "column");
+  if (const auto &joined = problem.joinedQueries)
+    query = fmt::format("column < {0} ? {1} : {2}", joined->columns, query,
+                        place(joined->second, fmt::format("(column - {})", joined->columns)));
   source.body.method(fmt::format("DEVICE const {} *query(i64 entry, i64 head, i64 query, int column) const",
                                  typeOf(op.getQ())),
-                     input(op.getQ()) + offset(q.offset) + term("entry", q.strides[0]) +
-                         term("head", q.strides[1]) + term("query", q.strides[2]) +
-                         term("column", q.strides[3]));
+                     query);
 }
 
 void KernelBuilder::writeRows(const char *name, const Stored &stored) {
@@ -241,13 +248,7 @@ void KernelBuilder::writeStore() {
                      code);
 }
 
-KernelDraft KernelBuilder::finish(const Launch &launch) {
-  if (needs.batch)
-    count("batch", problem.batch);
-  count("kv_heads", problem.kvHeads);
-  count("group", problem.group);
-  count("query_count", problem.isRagged ? problem.batch : problem.queries);
-  count("key_count", problem.keys);
+void KernelBuilder::writeOperands() {
   const bool makesQueries = problem.made && problem.made->queries.part;
   if (!makesQueries)
     writeQueries();
@@ -263,6 +264,17 @@ KernelDraft KernelBuilder::finish(const Launch &launch) {
     writeBound("last_key", problem.bounds->above, " - 1");
     writeBound("first_key", problem.bounds->below, " + 1");
   }
+}
+
+KernelDraft KernelBuilder::finish(const Launch &launch) {
+  if (needs.batch)
+    count("batch", problem.batch);
+  count("kv_heads", problem.kvHeads);
+  count("group", problem.group);
+  count("query_count", problem.isRagged ? problem.batch : problem.queries);
+  count("key_count", problem.keys);
+  if (needs.operands)
+    writeOperands();
   writeSink();
   if (needs.score)
     writeScore();
@@ -294,7 +306,7 @@ KernelDraft KernelBuilder::finish(const Launch &launch) {
                               Dim(launch.tileBlocks)
                         : problem.rows.ceilDiv(launch.tileRows) * problem.kvHeads * problem.batch;
   draft.gridX =
-      launch.mostBlocks > 0 ? Dim::min(Dim(launch.mostBlocks), tiles) : tiles * Dim(launch.clusterBlocks);
+      launch.mostBlocks > 0 ? Dim::min(Dim(launch.mostBlocks), tiles) : tiles * Dim(launch.clusters * launch.clusterBlocks);
   return draft;
 }
 

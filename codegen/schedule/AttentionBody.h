@@ -17,11 +17,13 @@ struct Launch {
   std::string arguments = {}; ///< of the template after Body
   int64_t mostBlocks = 0;     ///< they stay and take several tiles each; 0: a block for each tile
   int64_t tileBlocks = 1;     ///< of a ragged problem: that share the sequences of a tile of tokens
+  int64_t clusters = 1;       ///< that share the keys of a tile of rows
 };
 
 /// What a template calls of Body beyond what all do.
 struct Needs {
   bool batch = false, columnStrides = false, score = true;
+  bool operands = true; ///< queries, keys, values, and which of the keys count
 };
 
 /// The kernel that instantiates attention_`variant`, which stands in attention_`variant`.cuh.
@@ -41,6 +43,8 @@ public:
   std::string tensorMap(mlir::Value operand, TensorMapArgument map) {
     return source.tensorMap(inputOf(operand), std::move(map));
   }
+  /// Memory of i32 that the kernels of the region share: the parameter's name.
+  std::string scratch(const Dim &elements, bool written) { return source.scratch(elements, written); }
   /// Whether no kernel that may still run writes what limits the keys; last_key() and first_key() then read
   /// it past the L1.
   bool knowsBoundsEarly() const;
@@ -48,6 +52,7 @@ public:
 
 private:
   void writeConfig();
+  void writeOperands();
   void writeQueries();
   void writeRows(const char *name, const Stored &stored);
   void writeNewRows(const char *name, const Stored &stored);

@@ -1,9 +1,8 @@
 // Configurations of the kernels of many rows: codegen/device/attention_prefill_*.cuh.
 #include "codegen/schedule/AttentionBody.h"
+#include "codegen/schedule/AttentionTiles.h"
 
 #include "llvm/Support/MathExtras.h"
-
-#include <fmt/format.h>
 
 #include <numeric>
 
@@ -12,43 +11,6 @@ using namespace mlir;
 namespace fusion::attention {
 
 namespace {
-
-/// Columns that are read at a time: 16 bytes of elements, fewer of codes.
-constexpr int64_t vectorLength = 8;
-
-/// Whether all rows of the operand can be read `length` elements at a time.
-bool readsVectors(const View &view, int64_t length) {
-  const auto outer = ArrayRef(view.strides).drop_back();
-  return view.strides.back() == Dim(1) && view.shape.back().knownMultipleOf(length) &&
-         view.offset.knownMultipleOf(length) &&
-         llvm::all_of(llvm::zip(ArrayRef(view.shape).drop_back(), outer), [&](auto dim) {
-           return std::get<0>(dim) == Dim(1) || std::get<1>(dim).knownMultipleOf(length);
-         });
-}
-
-/// The reason why tensor cores cannot be used, or nothing.
-std::optional<std::string> tensorCoreRefusal(const Problem &problem) {
-  nn::AttentionOp op = problem.op;
-  const DType type = dtype(op.getQ());
-  if (type != DType::F16 && type != DType::BF16)
-    return std::string(name(type)) + " has no matrix products";
-  if (dtype(problem.keysOfOp()) != type || dtype(problem.valuesOfOp()) != type || dtype(op.getY()) != type)
-    return std::string("operands of several types");
-  if (!problem.group.constant())
-    return std::string("the number of heads that share keys is not static");
-  const Stored &keys = problem.storedKeys, &values = problem.storedValues;
-  for (const auto &[view, length, what] :
-       {std::tuple(problem.view(op.getQ()), vectorLength, "queries"),
-        std::tuple(problem.storedView(keys), keys.elementsOf(vectorLength), "keys"),
-        std::tuple(problem.storedView(values), values.elementsOf(vectorLength), "values")})
-    if (!readsVectors(view, length))
-      return fmt::format("the {} cannot be read 8 elements at a time", what);
-  if (!problem.readsScales(keys) || !problem.readsScales(values))
-    return std::string("scales of columns cannot be read 16 bytes at a time");
-  if (problem.resultOrder().back() != 3)
-    return std::string("the result's rows do not lie side by side");
-  return std::nullopt;
-}
 
 KernelDraft emitFma(const Problem &problem, const std::string &reason) {
   constexpr int64_t rows = 16, warps = 4, residentBlocks = 4;
@@ -59,13 +21,6 @@ KernelDraft emitFma(const Problem &problem, const std::string &reason) {
   kernel.note("Not on tensor cores: " + reason + ".");
   kernel.config("tile_keys", int64_t(isSmall ? 32 : 16));
   return kernel.finish({rows, warps, residentBlocks});
-}
-
-/// Whether TMA copies tiles of the operand, whose rows can be read 16 bytes at a time.
-bool hasTensorMap(const View &view) {
-  return llvm::all_of(llvm::zip(view.shape, view.strides), [](auto dim) {
-    return std::get<0>(dim) == Dim(1) || std::get<1>(dim).constant().value_or(1) > 0;
-  });
 }
 
 /// Blocks that share the sequences of a tile of tokens. Not timed: a long prompt needs one of them, and what
@@ -145,24 +100,6 @@ Tiling chooseTiling(int64_t depth, int64_t valueDepth, const Content &content, c
   return {Products::Warps, 4, 2, width > 80 || !scaleOnly ? 32 : 64, 2};
 }
 
-/// Tiles of 64 columns of an operand [entry, head, row, column] with its dims in `order`. A dim of one
-/// element may have any stride.
-TensorMapArgument mapOf(const View &view, Value operand, ArrayRef<unsigned> order,
-                        std::vector<uint32_t> box) {
-  constexpr int64_t vector = 8;
-  TensorMapArgument map;
-  map.byteOffset = view.offset * Dim(static_cast<int64_t>(byteSize(dtype(operand))));
-  map.type = dtype(operand);
-  for (unsigned dim : order) {
-    map.shape.push_back(view.shape[dim]);
-    map.strides.push_back(dim != 3 && view.shape[dim] == Dim(1) ? Dim(vector) : view.strides[dim]);
-  }
-  map.box = std::move(box);
-  map.swizzle = TensorMapArgument::Swizzle::Bytes128;
-  map.l2Promotion = TensorMapArgument::L2Promotion::Bytes256;
-  return map;
-}
-
 /// Rows of pages that TMA copies at a time: they divide a page and a tile.
 int64_t pageBox(const Problem &problem, const Tiling &tiling) {
   return std::gcd(problem.pageSize, tiling.keys);
@@ -199,13 +136,6 @@ std::string tensorMaps(const Problem &problem, const Tiling &tiling, KernelBuild
   };
   names += map(problem.storedKeys) + ", ";
   return names + map(problem.storedValues);
-}
-
-/// Scores with a cap or a mask are finished one by one. Else they stay q·k, which the exponent's factor
-/// scales.
-bool isScaleOnly(const Problem &problem) {
-  nn::AttentionOp op = problem.op;
-  return !problem.mask && op.getSoftcap().convertToDouble() <= 0 && op.getScale().convertToDouble() > 0;
 }
 
 Tiling tilingOf(const Problem &problem, bool mapped) {

@@ -1,5 +1,6 @@
 #include "codegen/schedule/AttentionProblem.h"
 
+#include "codegen/schedule/AttentionTiles.h"
 #include "ir/dialect/ScaledCodes.h"
 
 using namespace mlir;
@@ -16,6 +17,10 @@ static Stored storedOf(const Region &region, Value operand) {
   Stored stored{.tensor = operand, .type = dtype(operand)};
   if (isInput(operand))
     return stored;
+  if (const auto joined = nn::matchJoinedColumns(operand)) {
+    stored.tensor = joined->first, stored.second = joined->second;
+    return stored;
+  }
   if (auto dequantize = operand.getDefiningOp<nn::DequantizeOp>()) {
     stored = {.tensor = dequantize.getX(), .scale = dequantize.getScale()};
     stored.byHead = tensorType(dequantize.getScale()).getNumElements() != 1;
@@ -54,6 +59,12 @@ struct Operands {
   Value keys, values, mask;
 };
 
+/// Of queries that the region puts together.
+static std::optional<nn::JoinedColumns> joinedQueriesOf(const Region &region, nn::AttentionOp attention) {
+  return llvm::is_contained(region.inputs, attention.getQ()) ? std::nullopt
+                                                             : nn::matchJoinedColumns(attention.getQ());
+}
+
 /// 1, or more if some sequence has several tokens: which ones have is data; that one has, the numbers of
 /// tokens and of sequences tell.
 static Dim severalTokens(const Problem &problem) {
@@ -68,7 +79,7 @@ static std::optional<nn::KeyBounds> boundsOf(const Region &region, Value mask) {
 Problem::Problem(const Region &region, const KernelContext &context)
     : region(region), context(context), op(cast<nn::AttentionOp>(attentionOf(region))),
       sink(sinkOf(region, op)), storedKeys(storedOf(region, keysOfOp())),
-      storedValues(storedOf(region, valuesOfOp())) {
+      storedValues(storedOf(region, valuesOfOp())), joinedQueries(joinedQueriesOf(region, op)) {
   mask = sink ? sink->mask : op.getMask();
   bounds = boundsOf(region, mask);
   if (bounds)
@@ -85,7 +96,10 @@ Problem::Problem(const Region &region, const KernelContext &context)
   rows = queries * group;
   mostQueries = queries.constant().value_or(INT64_MAX);
   leastQueries = queries.constant().value_or(0);
-  mostPairs = context.batchInvariant ? pairsOfAnyBatch : (batch * kvHeads).constant().value_or(INT64_MAX);
+  pairs = batch * kvHeads;
+  if (isLatent())
+    pairs = pairs * rows.ceilDiv(latentRows);
+  mostPairs = context.batchInvariant ? pairsOfAnyBatch : pairs.constant().value_or(INT64_MAX);
   if (const SizeRange *range = queries.constant() ? nullptr : context.rangeOf(queries)) {
     leastQueries = range->least;
     mostQueries = range->most;
@@ -93,15 +107,15 @@ Problem::Problem(const Region &region, const KernelContext &context)
   if (sequences && queries.constant() && !raggedRefusal(*this))
     if (const SizeRange *range = context.rangeOf(severalTokens(*this)))
       isRagged = range->least > 1;
-  if (const SizeRange *range = context.rangeOf(batch * kvHeads); range && !context.batchInvariant)
+  if (const SizeRange *range = context.rangeOf(pairs); range && !context.batchInvariant)
     mostPairs = std::min(mostPairs, range->most);
 }
 
 std::vector<Predicate> predicates(const Problem &problem) {
   const int64_t few = decodeQueries(problem);
-  if (problem.leastQueries > few)
+  if (problem.leastQueries > few && !problem.isLatent())
     return {};
-  const Dim pairs = problem.batch * problem.kvHeads;
+  const Dim &pairs = problem.pairs;
   const bool byPairs =
       !pairs.constant() && !problem.context.batchInvariant && problem.context.target.has(Feature::Clusters);
   std::vector<Predicate> all;
@@ -112,7 +126,10 @@ std::vector<Predicate> predicates(const Problem &problem) {
       all.back().push_back({pairs, next, most});
       next = most + 1;
     };
-    for (int64_t limit : pairLimits)
+    SmallVector<int64_t> limits(std::begin(pairLimits), std::end(pairLimits));
+    if (problem.isLatent())
+      limits = llvm::map_to_vector(latentShares, [](const LatentShare &share) { return share.mostPairs; });
+    for (int64_t limit : limits)
       if (byPairs)
         add(limit);
     if (byPairs)
@@ -120,7 +137,9 @@ std::vector<Predicate> predicates(const Problem &problem) {
     else if (!when.empty())
       all.push_back(when);
   };
-  if (!problem.queries.constant()) {
+  if (problem.isLatent()) {
+    addFew({});
+  } else if (!problem.queries.constant()) {
     const int64_t fewest = oneTileQueries(problem);
     if (fewest > 0)
       addFew({{problem.queries, 1, fewest}});
@@ -196,6 +215,11 @@ static std::optional<std::string> decodingRefusal(const Region &region, const Ke
   if (llvm::is_contained(region.inputs, operand))
     return std::nullopt;
   const Stored stored = storedOf(region, operand);
+  if (stored.second)
+    return llvm::is_contained(region.inputs, stored.tensor) &&
+                   llvm::is_contained(region.inputs, stored.second)
+               ? std::nullopt
+               : std::optional<std::string>("a part of an operand of nn.attention is computed in the region");
   if (!stored.scale) // pages of elements are judged as pages
     return stored.paging ? std::nullopt
                          : std::optional<std::string>("an operand of nn.attention is computed in the region");
@@ -282,10 +306,16 @@ static std::optional<std::string> boundsRefusal(const Region &region, const Kern
   return std::nullopt;
 }
 
-/// Whether the op makes operands of the attention: decodes codes, compares the keys' numbers, or puts a sink
-/// in front.
-static bool makesOperands(const Region &region, const Operands &operands, Operation *op) {
+/// Whether the op makes operands of the attention: decodes codes, compares the keys' numbers, puts a sink in
+/// front, or joins the columns of queries and keys.
+static bool makesOperands(const Region &region, const Operands &operands, Value queries, Operation *op) {
   if (operands.sink && (llvm::is_contained(operands.sink->ops, op) || isa<nn::ConstantOp>(op)))
+    return true;
+  auto isJoin = [&](Value operand) {
+    const auto joined = nn::matchJoinedColumns(operand);
+    return joined && joined->op == op;
+  };
+  if (isJoin(queries) || isJoin(operands.keys))
     return true;
   for (Value operand : {operands.keys, operands.values}) {
     if (isa<nn::DequantizeOp>(op) && operand == op->getResult(0))
@@ -308,7 +338,7 @@ static std::optional<std::string> layoutRefusal(const Region &region, nn::Attent
   Value result = attention.getResult();
   bool reshaped = false, transposed = false;
   for (Operation *op : region.ops) {
-    if (op == attention.getOperation() || makesOperands(region, operands, op))
+    if (op == attention.getOperation() || makesOperands(region, operands, attention.getQ(), op))
       continue;
     const bool isTranspose = isa<nn::TransposeOp>(op);
     if (!(isTranspose && !transposed && !reshaped) && !(isa<nn::ReshapeOp>(op) && !reshaped))
@@ -339,15 +369,23 @@ std::optional<std::string> refusal(const Region &region, const KernelContext &co
     return reason;
   if (auto reason = layoutRefusal(region, op, operands))
     return reason;
-  if (!llvm::is_contained(region.inputs, op.getQ()))
-    return std::string("an operand of nn.attention is computed in the region");
+  const auto queries = joinedQueriesOf(region, op);
+  for (Value value :
+       queries ? SmallVector<Value>{queries->first, queries->second} : SmallVector<Value>{op.getQ()})
+    if (!llvm::is_contained(region.inputs, value))
+      return std::string("an operand of nn.attention is computed in the region");
+  bool isLarge = false;
   for (auto [operand, what] : {std::pair(op.getQ(), "queries"), std::pair(op.getV(), "values")}) {
     std::optional<int64_t> size = context.shape(operand).back().constant();
     if (!size || *size < 1)
       return std::string("the head size of the ") + what + " is not static";
-    if (*size > largestHead)
-      return "a head size of " + std::to_string(*size) + ", more than " + std::to_string(largestHead);
+    isLarge = isLarge || *size > largestHead;
   }
+  if (isLarge)
+    return latentRefusal(Problem(region, context));
+  if (queries || storedOf(region, operands.keys).second)
+    return std::string("queries or keys in two tensors, of heads of " + std::to_string(largestHead) +
+                       " columns at most");
   return std::nullopt;
 }
 

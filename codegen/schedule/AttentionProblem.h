@@ -3,16 +3,25 @@
 
 #include "codegen/Schedule.h"
 #include "ir/dialect/AttentionSink.h"
+#include "ir/dialect/JoinedColumns.h"
 #include "ir/dialect/KeyBounds.h"
 #include "ir/dialect/PagedKeys.h"
 #include "ir/dialect/Types.h"
 
 namespace fusion::attention {
 
-constexpr int64_t largestHead = 256;
-/// Up to which numbers of pairs of batch entry and key/value head 8, 4, 2 and 1 blocks have the keys of one: no
-/// more blocks than a large GPU has multiprocessors, since more cost more than they bring.
+constexpr int64_t largestHead = 256; ///< that a warp's registers hold
+constexpr int64_t latentRows = 64;   ///< of a tile where heads are larger
+/// Up to which numbers of pairs of batch entry and key/value head 8, 4, 2 and 1 blocks have the keys of one:
+/// no more blocks than a large GPU has multiprocessors, since more cost more than they bring.
 constexpr int64_t pairLimits[] = {16, 32, 66, 132};
+/// Up to `mostPairs` pairs so many blocks of a cluster, and clusters, have the keys of one. The blocks need
+/// all of a multiprocessor's shared memory; an H200 has room for as many of their clusters at once.
+struct LatentShare {
+  int64_t mostPairs, blocks, clusters;
+};
+constexpr LatentShare latentShares[] = {{1, 8, 8},  {2, 8, 7},  {4, 8, 3},  {7, 8, 2},
+                                        {15, 8, 1}, {22, 5, 1}, {39, 3, 1}, {66, 2, 1}};
 /// What the kernel is chosen for where it must not depend on their number: four blocks.
 constexpr int64_t pairsOfAnyBatch = pairLimits[0] + 1;
 
@@ -21,9 +30,10 @@ struct Stored {
   mlir::Value tensor; ///< an input of the region: the operand, or the codes that it is made of
   mlir::Value scale;  ///< of the codes, an input too; null if they are elements
   bool byHead = false,
-       byColumn = false; ///< each key/value head, each column of a head has a scale of its own
-  DType type;          ///< of what is stored
-  bool packed = false; ///< codes of 4 bits, two to an element of `tensor`
+       byColumn = false;   ///< each key/value head, each column of a head has a scale of its own
+  DType type;              ///< of what is stored
+  bool packed = false;     ///< codes of 4 bits, two to an element of `tensor`
+  mlir::Value second = {}; ///< of the last columns, where `tensor` has only the first: an input too
   /// Where rows lie in pages: `tensor` is what is gathered from.
   std::optional<nn::PagedKeys> paging = {};
   int64_t bits() const { return packed ? 4 : 8 * static_cast<int64_t>(byteSize(type)); }
@@ -50,17 +60,26 @@ struct Problem {
   Stored storedKeys, storedValues;
   /// Of the keys that each query looks at, where the region computes a mask that says no more.
   std::optional<nn::KeyBounds> bounds;
-  mlir::Value mask; ///< an input of the region, or null
+  /// Where the queries' columns lie in two inputs.
+  std::optional<nn::JoinedColumns> joinedQueries;
+  mlir::Value mask;             ///< an input of the region, or null
   mlir::Value table, sequences; ///< of pages: nn::PagedKeys, inputs of the region; null: there are none
   int64_t pageSize = 0;         ///< rows of a page
   mlir::Value keysOfOp() const { return sink ? sink->keys : nn::AttentionOp(op).getK(); }
+  /// An input of the region: the queries, or their first columns.
+  mlir::Value firstQueries() const {
+    return joinedQueries ? joinedQueries->first : mlir::Value(nn::AttentionOp(op).getQ());
+  }
   mlir::Value valuesOfOp() const { return sink ? sink->values : nn::AttentionOp(op).getV(); }
   Dim batch, heads, queries, kvHeads, keys;
   Dim group;                             ///< heads that share keys and values
   Dim rows;                              ///< queries * group
   int64_t depth = 0, valueDepth = 0;     ///< head sizes of the queries and keys, and of the values
   int64_t leastQueries = 0, mostQueries; ///< that the kernel is launched for
-  int64_t mostPairs;                     ///< of batch entry and key/value head, likewise
+  /// Of batch entry and key/value head, where heads are large also of a tile of their rows: what the blocks
+  /// of a cluster take together.
+  Dim pairs;
+  int64_t mostPairs; ///< likewise
   /// Entries are tokens, and those of one sequence are taken together, as queries of one entry.
   bool isRagged = false;
   /// The last keys and values, and queries that are not there, where the kernel makes them itself. The inputs
@@ -75,6 +94,8 @@ struct Problem {
   View storedView(const Stored &stored) const;
   /// The dims of the attention's result in the order in which they are stored.
   llvm::SmallVector<int64_t> resultOrder() const;
+  /// Whether heads are larger than the kernels of registers take: latent attention's over its cache.
+  bool isLatent() const { return depth > largestHead || valueDepth > largestHead; }
   /// Whether keys or values are codes.
   bool hasCodes() const { return storedKeys.scale || storedValues.scale; }
   /// How many rows a key/value head has at most, if that is known.

@@ -84,6 +84,8 @@ private:
     const KernelContext apart = after.contextIn(context);
     const attention::Problem problem(parts.attention, apart);
     const int64_t most = attention::decodeQueries(problem);
+    if (problem.isLatent())
+      return std::string("heads too large for the registers in which new keys stay");
     if (problem.table)
       return std::string("one kernel is for caches of each entry, not for pages");
     if (std::optional<int64_t> queries = problem.queries.constant();

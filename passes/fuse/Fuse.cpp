@@ -75,11 +75,6 @@ public:
 private:
   std::vector<std::string> names() const { return fusionNames(patterns); }
 
-  bool enabled(const std::string &name) const {
-    return !llvm::is_contained(options.disabled, name) &&
-           (options.only.empty() || llvm::is_contained(options.only, name));
-  }
-
   /// The number of groups made.
   Result<size_t> round() {
     auto shapes = nn::SymbolicShapes::compute(function);
@@ -104,10 +99,10 @@ private:
     const std::vector<Candidate> found = pool.all().vec();
     for (auto more : {growGroups, proposeBranchNorms, proposeRopes, proposeRotationPairs, proposeGates})
       for (Candidate &candidate : more(context, found))
-        if (enabled(candidate.pattern))
+        if (options.tries(candidate.pattern))
           consider(std::move(candidate), pool);
     for (const Proposer &proposer : proposers())
-      if (enabled(proposer.family.str()) && !isRest(proposer))
+      if (options.tries(proposer.family.str()) && !isRest(proposer))
         collect(proposer, pool, traffic);
   }
 
@@ -115,7 +110,7 @@ private:
   static bool isRest(const Proposer &proposer) { return proposer.propose == proposePointwise; }
   const Proposer *rest() const {
     auto *found = llvm::find_if(proposers(), isRest);
-    return enabled(found->family.str()) ? found : nullptr;
+    return options.tries(found->family.str()) ? found : nullptr;
   }
 
   void matchPatterns(CandidatePool &pool, const Traffic &traffic) {
@@ -123,7 +118,7 @@ private:
     for (const FusionPattern &pattern : patterns.patterns())
       if (auto collective = absentCollective(pattern, function.getBody().front()))
         absent[pattern.name] = "the graph has no " + collective->str();
-      else if (enabled(pattern.name))
+      else if (options.tries(pattern.name))
         wanted.push_back(&pattern);
     for (Operation &root : function.getBody().front())
       for (const FusionPattern *pattern : wanted)
@@ -249,7 +244,7 @@ private:
         << remark::metric("BytesSaved", site.bytesSaved);
     Made taken;
     for (auto &[root, pattern] : candidate.absorbed)
-      if (enabled(pattern) && sites.fire(root, pattern)) {
+      if (options.tries(pattern) && sites.fire(root, pattern)) {
         taken.sites.push_back({root, pattern});
         taken.entries.push_back({pattern, siteName(root)});
         report.patterns[pattern].fired.push_back({siteName(root), site.ops, 0});
@@ -334,7 +329,7 @@ private:
 
   void recordMisses(const DrawnNodes &drawn) {
     for (const std::string &name : names())
-      if (enabled(name))
+      if (options.tries(name))
         report.patterns[name]; // a pattern without candidates is in the report too
     for (const Proposals::Miss &miss : restMisses) {
       sites.see(miss.root, rest()->family.str());
@@ -348,10 +343,10 @@ private:
       return !forRest.contains(pattern) || !settled.contains(root);
     });
     for (auto &[name, reason] : absent)
-      if (enabled(name))
+      if (options.tries(name))
         report.patterns[name].missed.push_back({"", reason});
     for (const std::string &name : names())
-      if (!enabled(name))
+      if (!options.tries(name))
         report.patterns[name].missed.push_back({"", "disabled by option"});
   }
 

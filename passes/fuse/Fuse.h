@@ -14,6 +14,9 @@ struct FuseOptions {
   std::vector<std::string> only;     ///< pattern names; empty: all
   std::vector<std::string> disabled; ///< pattern names left out
   ProfitOracle *profit = nullptr;    ///< times candidates; null: bytes and launches saved count
+  bool tries(llvm::StringRef name) const {
+    return !llvm::is_contained(disabled, name) && (only.empty() || llvm::is_contained(only, name));
+  }
 };
 
 /// All names that options may give: the patterns' and those of the families grown in C++.

@@ -2,6 +2,7 @@
 // only propose: legality, schedule, score and choice are the same for all and for the declarative patterns.
 #pragma once
 
+#include "passes/Passes.h"
 #include "passes/fuse/Traffic.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -69,6 +70,14 @@ Proposals proposeBoundedAttentions(const ProposalContext &context);
 
 /// From every nn.attention with a sink: the attention with the ops that put the sink in front of its keys.
 Proposals proposeSinkAttentions(const ProposalContext &context);
+
+/// From every nn.attention with large heads whose queries or keys lie in two tensors: the attention with the
+/// ops that would put them together.
+Proposals proposeLatentAttentions(const ProposalContext &context);
+/// These ops: nn.concat along the columns. Empty where heads are small.
+llvm::SmallVector<mlir::Operation *> joiningOps(nn::AttentionOp attention);
+/// Whether a schedule of the oracle takes an attention with large heads as it stands.
+KeepsAttention keepsLatentAttention(ScheduleOracle &oracle);
 
 /// The ops that make an operand of nn.matmul from a quantised one: nn.dequantize, or, for an integer matmul,
 /// the widening cast and the subtraction of the zero point. In block order; empty if `operand` is not made

@@ -43,6 +43,7 @@ ArrayRef<Proposer> proposers() {
                                  {"scaled_matmul", proposeScaledMatmuls, /*isForRest=*/true},
                                  {"scaled_attention", proposeScaledAttentions, /*isForRest=*/true},
                                  {"paged_attention", proposePagedAttentions, /*isForRest=*/true},
+                                 {"latent_attention", proposeLatentAttentions, /*isForRest=*/true},
                                  {"sink_attention", proposeSinkAttentions, /*isForRest=*/true},
                                  {"bounded_attention", proposeBoundedAttentions, /*isForRest=*/true},
                                  {"row_reduction", proposeReductions, /*isForRest=*/true},

@@ -121,6 +121,8 @@ static SmallVector<SmallVector<Operation *>> operandOps(Operation *op) {
     if (paging->tableOp && !llvm::is_contained(tables, paging->tableOp))
       tables.push_back(paging->tableOp);
   }
+  for (Operation *join : joiningOps(attention))
+    all.push_back({join});
   if (auto bounds = nn::matchKeyBounds(sink ? sink->mask : Value(attention.getMask())))
     all.push_back(std::move(bounds->ops));
   if (isPaged)

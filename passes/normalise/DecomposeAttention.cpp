@@ -19,7 +19,7 @@ namespace {
 class Decomposition {
 public:
   Decomposition(nn::AttentionOp op, ShapeTable &shapes, IRRewriter &rewriter)
-      : op(op), rewriter(rewriter), q(shapes.of(op.getQ())), k(shapes.of(op.getK())),
+      : op(op), shapes(shapes), rewriter(rewriter), q(shapes.of(op.getQ())), k(shapes.of(op.getK())),
         v(shapes.of(op.getV())) {}
 
   /// What takes the place of the result. Null where the heads do not divide.
@@ -28,9 +28,13 @@ public:
     if (!groups)
       return {};
     const Dim rows = *groups * q[2]; // the queries of all heads that read one key/value head
-    Value scores =
-        make<nn::MatmulOp>({shaped(op.getQ(), {q[0], k[1], rows, q[3]}), op.getK()},
-                           {rewriter.getNamedAttr("transpose_b", rewriter.getBoolAttr(true))}, f32());
+    Value scores;
+    for (const Product &part : products()) {
+      const Value product =
+          make<nn::MatmulOp>({shaped(part.queries, {q[0], k[1], rows, part.width}), part.keys},
+                             {rewriter.getNamedAttr("transpose_b", rewriter.getBoolAttr(true))}, f32());
+      scores = scores ? make<nn::AddOp>({scores, product}) : product;
+    }
     scores = masked(capped(times(shaped(scores, {q[0], q[1], q[2], k[2]}), op.getScale().convertToDouble())));
     Value shares =
         make<nn::SoftmaxOp>({scores}, {rewriter.getNamedAttr("axis", rewriter.getI64IntegerAttr(3))});
@@ -49,6 +53,38 @@ private:
                          type ? ArrayRef<Type>(type) : ArrayRef<Type>())
         ->getResult(0);
   }
+
+  struct Product {
+    Value queries, keys;
+    Dim width;
+  };
+  /// What the scores sum: a product for each part of keys that are concatenated for this op alone, so that
+  /// they are not copied. A slice of queries that are concatenated alike is folded to their part.
+  SmallVector<Product, 2> products() {
+    auto joined = op.getK().getDefiningOp<nn::ConcatOp>();
+    const auto axis = joined ? static_cast<int64_t>(joined.getAxis()) : 0;
+    if ((axis != 3 && axis != -1) || !joined->hasOneUse())
+      return {{op.getQ(), op.getK(), q[3]}};
+    SmallVector<Product, 2> found;
+    Dim start(0);
+    for (Value keys : joined.getParts()) {
+      const Dim width = shapes.of(keys)[3];
+      found.push_back({columns(op.getQ(), start, width), keys, width});
+      start = start + width;
+    }
+    return found;
+  }
+  Value columns(Value x, const Dim &start, const Dim &width) {
+    DimShape sizes = shapes.of(x);
+    sizes[3] = width;
+    auto dims = [&](StringRef name, ArrayRef<Dim> of) {
+      return rewriter.getNamedAttr(name, nn::dimsToAttr(rewriter.getContext(), of));
+    };
+    return make<nn::SliceOp>({x},
+                             {dims("starts", {Dim(0), Dim(0), Dim(0), start}), dims("sizes", sizes),
+                              rewriter.getNamedAttr("steps", rewriter.getDenseI64ArrayAttr({1, 1, 1, 1}))});
+  }
+
   Type f32() { return rewriter.getF32Type(); }
   Value number(Type type, double value) { return nn::buildScalar(rewriter, op.getLoc(), type, value); }
   Value shaped(Value x, ArrayRef<Dim> shape) { return nn::buildReshape(rewriter, op.getLoc(), x, shape); }
@@ -103,12 +139,15 @@ private:
   }
 
   nn::AttentionOp op;
+  ShapeTable &shapes;
   IRRewriter &rewriter;
   DimShape q, k, v;
 };
 
 struct DecomposeAttention : impl::DecomposeAttentionBase<DecomposeAttention> {
   using Base::Base;
+  DecomposeAttention() = default;
+  explicit DecomposeAttention(KeepsAttention keeps) : keeps(std::move(keeps)) {}
 
   void runOnOperation() override {
     auto decompose = [&](func::FuncOp function, ShapeTable &shapes) {
@@ -118,6 +157,8 @@ struct DecomposeAttention : impl::DecomposeAttentionBase<DecomposeAttention> {
         if (isLarge(shapes.of(op.getQ())[3]) || isLarge(shapes.of(op.getV())[3]))
           large.push_back(op);
       });
+      if (keeps)
+        llvm::erase_if(large, keeps);
       for (nn::AttentionOp op : large) {
         rewriter.setInsertionPoint(op);
         if (Value y = Decomposition(op, shapes, rewriter).build())
@@ -131,8 +172,14 @@ struct DecomposeAttention : impl::DecomposeAttentionBase<DecomposeAttention> {
 
   /// A head of a size that only a run knows may be, as attention among channels has it.
   bool isLarge(const Dim &size) const { return !size.isStatic() || size.value() > largestHead; }
+
+  KeepsAttention keeps;
 };
 
 } // namespace
+
+std::unique_ptr<Pass> createDecomposeAttention(KeepsAttention keeps) {
+  return std::make_unique<DecomposeAttention>(std::move(keeps));
+}
 
 } // namespace fusion

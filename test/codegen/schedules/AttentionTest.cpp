@@ -259,7 +259,7 @@ TEST(AttentionTensor, ResultInAnotherOrder) {
 TEST(Attention, RefusalsNameTheReason) {
   Attention a;
   a.width = 300;
-  EXPECT_NE(refusal(attentionSchedule(), module(a)).find("head size of 300"), std::string::npos);
+  EXPECT_NE(refusal(attentionSchedule(), module(a)).find("heads of 300 and 32 columns"), std::string::npos);
 }
 
 } // namespace
