@@ -3,6 +3,7 @@ from .attention import Attention
 from .experts import Experts
 from .gated import Gated
 from .heads import QkNormRope, QkNormRopeCache
+from .latent_attention import LatentAttention
 from .layer import Layer
 from .linear_attention import LinearAttention
 from .matmul import Epilogue, GatedMatmul
@@ -36,6 +37,8 @@ def cases():
     found += [Attention(1, tokens, tokens) for tokens in (512, 2048, 8192)] + [Attention(8, 2048, 2048)]
     found += [Attention(batch, 1, keys) for batch, keys in ((1, 1024), (1, 8192), (8, 1024), (32, 1024),
                                                             (32, 8192))]
+    found += [LatentAttention(*sizes) for sizes in ((1, 1024, 16), (32, 1024, 16), (32, 8192, 16), (1, 8192, 128),
+                                                    (32, 1024, 128), (32, 8192, 128))]
     found += [LinearAttention(1, 1), LinearAttention(32, 1), LinearAttention(1, 4096)]
     found += [Sampling(kind, rows) for kind in Sampling.KINDS for rows in (1, 8, 64)]
     found += [Head(rows) for rows in (1, 8, 32, 64)]
