@@ -2,7 +2,7 @@
 // Merges what several clusters of attention_latent.cuh found of a tile of rows. A block takes a row, four
 // columns a thread. A Config also has `splits`, the clusters.
 
-#include "attention_latent.cuh"
+#include "latent_tiles.cuh"
 
 template <class Config, class Body>
 DEVICE void attention_latent_merge(const Body &body, const i32 *scratch) {

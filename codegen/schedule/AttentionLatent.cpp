@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <numbers>
+#include <numeric>
 
 using namespace mlir;
 
@@ -21,8 +22,7 @@ constexpr int64_t valueStep = 2 * panel;
 
 /// Whether the values are the first columns of the keys' first tensor, where it lies.
 bool valuesInKeys(const Problem &problem) {
-  const View &keys = problem.view(problem.storedKeys.tensor),
-             &values = problem.view(problem.storedValues.tensor);
+  const View keys = problem.storedView(problem.storedKeys), values = problem.storedView(problem.storedValues);
   const auto inner = [](const DimShape &shape) { return ArrayRef(shape).drop_back(); };
   return keys.base == values.base && keys.offset == values.offset && keys.strides == values.strides &&
          inner(keys.shape) == inner(values.shape) && values.shape[3].value() <= keys.shape[3].value();
@@ -41,10 +41,12 @@ struct LatentTiles {
     const int64_t stageBytes = 2 * 2 * keys * columns;
     stages = std::min(mostStages, room / stageBytes);
     bytes = others + stages * stageBytes;
+    pageBox = std::gcd(problem.pageSize, 2 * keys);
   }
   bool valuesInKeys;
   int64_t keys; ///< of a warpgroup, of which there are two
   int64_t stages, bytes;
+  int64_t pageBox; ///< rows of a page that TMA copies at a time; a whole tile where there are none
 };
 
 LatentShare shareOf(const Problem &problem) {
@@ -71,21 +73,23 @@ std::optional<std::string> latentRefusal(const Problem &problem) {
       problem.valueDepth % valueStep != 0)
     return fmt::format("{}, not at most {} and multiples of {} up to {}", head, largestDepth, valueStep,
                        largestValues);
-  if (problem.hasCodes() || problem.table || values.second)
-    return head + " of codes, in pages, or of values in two tensors";
+  if (problem.hasCodes() || values.second || (problem.table && keys.second))
+    return head + " of codes, of values in two tensors, or in two tables of pages";
   if (auto reason = tensorCoreRefusal(problem))
     return reason;
-  SmallVector<Value> tensors{keys.tensor, values.tensor};
+  SmallVector<View> tensors{problem.storedView(keys), problem.storedView(values)};
   if (keys.second) {
-    tensors.push_back(keys.second);
-    if (problem.view(keys.tensor).shape[3].value() % panel != 0)
+    tensors.push_back(problem.view(keys.second));
+    if (tensors[0].shape[3].value() % panel != 0)
       return fmt::format("{}, whose first part is no multiple of {}", head, panel);
   }
   if (problem.joinedQueries)
-    tensors.push_back(problem.joinedQueries->second);
-  for (Value tensor : tensors)
-    if (!hasTensorMap(problem.view(tensor)) || !readsVectors(problem.view(tensor)))
-      return head + ", which TMA cannot copy where they lie";
+    tensors.push_back(problem.view(problem.joinedQueries->second));
+  if (!llvm::all_of(tensors, [](const View &view) { return hasTensorMap(view) && readsVectors(view); }))
+    return head + ", which TMA cannot copy where they lie";
+  constexpr int64_t swizzledRows = 8;
+  if (const LatentTiles tiles(problem); problem.table && tiles.pageBox % swizzledRows != 0)
+    return fmt::format("{} in pages of {}, no multiple of {}", head, problem.pageSize, swizzledRows);
   return std::nullopt;
 }
 
@@ -102,19 +106,24 @@ static KernelDraft emitLatent(const Problem &problem, const LatentShare &share) 
   kernel.config("splits", share.clusters);
   kernel.config("tile_keys", tiles.keys);
   kernel.config("stages", tiles.stages);
-  kernel.config("first_columns", problem.view(keys.tensor).shape[3].value());
+  kernel.config("first_columns", problem.storedView(keys).shape[3].value());
   kernel.config("values_in_keys", tiles.valuesInKeys);
   kernel.config("scale_only", scaleOnly);
   kernel.config("exponent_scale",
                 scaleOnly ? static_cast<double>(op.getScale().convertToFloat()) * std::numbers::log2e
                           : std::numbers::log2e);
   constexpr unsigned rowsInHeads[] = {0, 1, 2, 3};
-  auto map = [&](Value tensor) {
-    return kernel.tensorMap(tensor, mapOf(problem.view(tensor), tensor, rowsInHeads,
-                                          {1, 1, static_cast<uint32_t>(2 * tiles.keys), panel}));
+  if (problem.table)
+    kernel.config("page_box", tiles.pageBox);
+  auto map = [&](Value tensor, const View &view) {
+    return kernel.tensorMap(
+        tensor, mapOf(view, tensor, rowsInHeads, {1, 1, static_cast<uint32_t>(tiles.pageBox), panel}));
   };
-  const std::string first = map(keys.tensor), rest = keys.second ? map(keys.second) : first,
-                    values = tiles.valuesInKeys ? first : map(problem.storedValues.tensor);
+  const std::string first = map(keys.tensor, problem.storedView(keys)),
+                    rest = keys.second ? map(keys.second, problem.view(keys.second)) : first,
+                    values = tiles.valuesInKeys
+                                 ? first
+                                 : map(problem.storedValues.tensor, problem.storedView(problem.storedValues));
   Launch launch{latentRows, warps, 1, share.blocks, tiles.bytes};
   launch.clusters = share.clusters;
   launch.arguments = fmt::format("{}, {}, {}", first, rest, values);

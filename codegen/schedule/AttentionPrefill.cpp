@@ -197,6 +197,8 @@ std::optional<std::string> raggedRefusal(const Problem &problem) {
   constexpr int64_t fewestRows = 64; // of a tile
   if (problem.queries != Dim(1))
     return std::string("several queries of an entry");
+  if (problem.isLatent())
+    return std::string("heads too large for the kernels of many rows");
   if (problem.context.batchInvariant)
     return std::string("which kernel a token gets would depend on other sequences");
   if (op.getCausal() || op.getWindow() > 0 || problem.mask)

@@ -1,5 +1,5 @@
-// latent_attention: an attention with large heads whose queries and keys lie in two tensors each, of which one
-// is rotated. Its kernel reads both where they lie.
+// latent_attention: an attention with large heads whose queries and keys lie in two tensors each, of which
+// one is rotated. Its kernel reads both where they lie.
 #include "ir/dialect/JoinedColumns.h"
 #include "ir/dialect/Types.h"
 #include "passes/MissLog.h"
@@ -49,9 +49,10 @@ KeepsAttention keepsLatentAttention(ScheduleOracle &oracle) {
       *begun = {function, std::move(*shapes)};
       oracle.begin(function, *begun->shapes);
     }
-    SmallVector<Operation *> ops = joiningOps(attention);
-    ops.push_back(attention);
-    auto schedule = oracle.schedule(ops, portsOf(ops));
+    Candidate candidate;
+    candidate.ops = {attention};
+    candidate = withDecoding(candidate);
+    auto schedule = oracle.schedule(candidate.body(), portsOf(candidate.ops, candidate.clones));
     if (!schedule)
       noteMiss(attention, "latent_attention", schedule.error().message);
     return bool(schedule);

@@ -18,6 +18,8 @@ struct Sizes {
 /// sequence's last page are none of a page, as indices out of range and negative ones.
 auto filled(const Paged &c, const Sizes &s) {
   return [c, s](unsigned index, Tensor &tensor) {
+    if (c.latent > 0 && index >= 2)
+      ++index; // the values' pages are no argument
     std::mt19937 random(index * 7 + 3);
     const int64_t tables = c.ragged ? s.sequences : s.entries,
                   pages = s.pages ? s.pages : tables * s.mostPages;
@@ -214,6 +216,24 @@ TEST(AttentionPages, Sinks) {
       uses(run({.ragged = true, .sink = true}, {45, 1, 6, 17}, 90, otherKernelVariant), "prefill_tma"));
   // A token each.
   EXPECT_TRUE(uses(run({.ragged = true, .window = true, .sink = true}, {9, 1, 5, 9}), "decode_mma"));
+}
+
+/// Values that are a part of the keys, in the same pages. Tokens of one sequence are entries by themselves.
+TEST(AttentionPages, Latent) {
+  auto latent = [](Paged c, const Sizes &s) {
+    c.width = 576, c.latent = 512, c.heads = 16, c.kvHeads = 1;
+    EXPECT_TRUE(uses(run(c, s), "latent"));
+  };
+  for (int pageSize : {16, 64, 128, 24})
+    latent({.pageSize = pageSize}, {9, 1, 1 + 150 / pageSize});
+  latent({.type = "f16", .headsFirst = true, .table = "i64"}, {3, 5, 6});
+  latent({.window = true}, {9, 1, 8});
+  latent({.sink = true}, {9, 2, 5});
+  latent({.ragged = true}, {12, 1, 5, 5});
+  latent({}, {2, 1, 0});
+  Paged one{.pageSize = 1, .width = 576, .heads = 16, .kvHeads = 1, .latent = 512};
+  EXPECT_NE(refusal(attentionSchedule(), PagedModule(one).text()).find("in pages of 1, no multiple of 8"),
+            std::string::npos);
 }
 
 TEST(AttentionPages, Refusals) {

@@ -15,6 +15,8 @@ struct Paged {
   std::string columns = ""; ///< shape of scales of columns, such as "2x1x64"
   std::string table = "i32";
   int width = 64, heads = 8, kvHeads = 2;
+  int latent =
+      0; ///< columns of the values, which are the keys' first, in the same pages; 0: they have their own
   std::string attributes = "scale = 0.2 : f32, zero_masked_rows = true";
 };
 
@@ -25,13 +27,14 @@ public:
   std::string text() {
     const std::string q = fmt::format("tensor<?x{}x{}x{}x{}>", c.heads, queries(), c.width, c.type);
     const std::string stored = c.codes.empty() ? c.type : isPacked() ? "ui8" : c.codes;
-    const std::string page = c.pageSize == 1 ? fmt::format("{}x{}", c.kvHeads, columns())
-                             : c.headsFirst
-                                 ? fmt::format("{}x{}x{}", c.kvHeads, c.pageSize, columns())
-                                 : fmt::format("{}x{}x{}", c.pageSize, c.kvHeads, columns());
+    const std::string page = pageOf(columns());
     add("q", q, fmt::format(R"("b", {}, {}, {})", c.heads, c.ragged ? "1" : "\"q\"", c.width));
     add("k", fmt::format("tensor<?x{}x{}>", page, stored), R"("pages", )" + commas(page));
-    add("v", fmt::format("tensor<?x{}x{}>", page, stored), R"("pages", )" + commas(page));
+    std::string views;
+    if (c.latent > 0)
+      views = valuePages(page, stored);
+    else
+      add("v", fmt::format("tensor<?x{}x{}>", page, stored), R"("pages", )" + commas(page));
     add("t", fmt::format("tensor<?x?x{}>", c.table), c.ragged ? R"("s", "m")" : R"("b", "m")");
     add("p", fmt::format("tensor<?x1x{}x1xi64>", queries()),
         fmt::format(R"("b", 1, {}, 1)", c.ragged ? "1" : "\"q\""));
@@ -44,7 +47,9 @@ public:
                       c.table);
       rows = "%rows";
     }
-    const std::string k = keys("k", page, stored, rows), v = keys("v", page, stored, rows);
+    const std::string k = keys("k", page, stored, rows, columns()),
+                      v = keys("v", c.latent > 0 ? pageOf(c.latent) : page, stored, rows,
+                               c.latent > 0 ? c.latent : columns());
     const std::string mask = fmt::format("tensor<?x1x{}x?xi1>", queries());
     const std::string limit = fmt::format("tensor<?x1x{}x1xi64>", queries());
     body += fmt::format(R"(
@@ -64,26 +69,48 @@ public:
     }
     const std::string scores = c.sink ? fmt::format("tensor<?x{}x{}x?xf32>", c.heads, queries()) : mask;
     const std::string allKeys = c.sink ? front("kp", k, wide(), 2, c.type, "0.0") : k;
-    const std::string allValues = c.sink ? front("vp", v, wide(), 2, c.type, "0.0") : v;
+    const std::string allValues = c.sink ? front("vp", v, wideValues(), 2, c.type, "0.0") : v;
     if (c.sink)
       last = withSink(front("mp", last, mask, 3, "i1", "true"), mask, scores);
     return fmt::format(R"(
-    func.func @main({0}) -> {1} {{
-      %y = fusion.group "paged_attention" schedule "attention" ({2}) : ({3}) -> {1} {{
+    func.func @main({0}) -> {11} {{
+      {12}
+      %y = fusion.group "paged_attention" schedule "attention" ({2}) : ({3}) -> {11} {{
         {4}
-        %a = nn.attention %q_, {5}, {6}, {7} {{{8}}} : ({1}, {9}, {9}, {10}) -> {1}
-        fusion.yield %a : {1}
+        %a = nn.attention %q_, {5}, {6}, {7} {{{8}}} : ({1}, {9}, {13}, {10}) -> {11}
+        fusion.yield %a : {11}
       }}
-      return %y : {1}
+      return %y : {11}
     }})",
                        arguments, q, bindings, types, body, allKeys, allValues, last, c.attributes, wide(),
-                       scores);
+                       scores, fmt::format("tensor<?x{}x{}x{}x{}>", c.heads, queries(), valueWidth(), c.type),
+                       views, wideValues());
   }
 
 private:
   bool isPacked() const { return c.codes == "i4"; }
   int columns() const { return isPacked() ? c.width / 2 : c.width; }
   std::string queries() const { return c.ragged ? "1" : "?"; }
+  int valueWidth() const { return c.latent > 0 ? c.latent : c.width; }
+  std::string wideValues() const {
+    return fmt::format("tensor<?x{}x?x{}x{}>", c.kvHeads, valueWidth(), c.type);
+  }
+  std::string pageOf(int columns) const {
+    return c.pageSize == 1 ? fmt::format("{}x{}", c.kvHeads, columns)
+           : c.headsFirst  ? fmt::format("{}x{}x{}", c.kvHeads, c.pageSize, columns)
+                           : fmt::format("{}x{}x{}", c.pageSize, c.kvHeads, columns);
+  }
+  /// The first columns of the keys' pages, bound as those of the values.
+  std::string valuePages(const std::string &page, const std::string &stored) {
+    const std::string type = fmt::format("tensor<?x{}x{}>", pageOf(c.latent), stored);
+    bindings += ", %v_ = %vs";
+    types += ", " + type;
+    return fmt::format(
+        "%vs = nn.slice %k {{starts = [0{}], sizes = [\"pages\", {}], steps = array<i64: 1{}>}} : "
+        "(tensor<?x{}x{}>) -> {}",
+        c.pageSize == 1 ? ", 0, 0" : ", 0, 0, 0", commas(pageOf(c.latent)),
+        c.pageSize == 1 ? ", 1, 1" : ", 1, 1, 1", page, stored, type);
+  }
   std::string wide() const { return fmt::format("tensor<?x{}x?x{}x{}>", c.kvHeads, c.width, c.type); }
   static std::string commas(std::string dims) {
     for (size_t at; (at = dims.find('x')) != std::string::npos;)
@@ -121,26 +148,26 @@ private:
   }
   /// Gathers, transposes and joins the pages; decodes.
   std::string keys(const std::string &x, const std::string &page, const std::string &stored,
-                   const std::string &rows) {
-    const std::string result = fmt::format("tensor<?x{}x?x{}x{}>", c.kvHeads, columns(), stored);
+                   const std::string &rows, int columns) {
+    const std::string result = fmt::format("tensor<?x{}x?x{}x{}>", c.kvHeads, columns, stored);
     const std::string gathered = fmt::format("tensor<?x?x{}x{}>", page, stored);
     body += fmt::format("%{0}g = nn.gather %{0}_, {1} {{axis = 0 : i64}} : (tensor<?x{2}x{3}>, "
                         "tensor<?x?x{4}>) -> {5}\n",
                         x, rows, page, stored, c.table, gathered);
     if (c.headsFirst && c.pageSize > 1) {
       const std::string turned =
-          fmt::format("tensor<?x{}x?x{}x{}x{}>", c.kvHeads, c.pageSize, columns(), stored);
-      body += fmt::format(
-          "%{0}t = nn.transpose %{0}g {{perm = array<i64: 0, 2, 1, 3, 4>}} : ({1}) -> {2}\n"
-          "%{0}r = nn.reshape %{0}t {{shape = [\"b\", {3}, \"{4}*m\", {5}]}} : ({2}) -> {6}\n",
-          x, gathered, turned, c.kvHeads, c.pageSize, columns(), result);
+          fmt::format("tensor<?x{}x?x{}x{}x{}>", c.kvHeads, c.pageSize, columns, stored);
+      body +=
+          fmt::format("%{0}t = nn.transpose %{0}g {{perm = array<i64: 0, 2, 1, 3, 4>}} : ({1}) -> {2}\n"
+                      "%{0}r = nn.reshape %{0}t {{shape = [\"b\", {3}, \"{4}*m\", {5}]}} : ({2}) -> {6}\n",
+                      x, gathered, turned, c.kvHeads, c.pageSize, columns, result);
     } else {
-      const std::string joined = fmt::format("tensor<?x?x{}x{}x{}>", c.kvHeads, columns(), stored);
+      const std::string joined = fmt::format("tensor<?x?x{}x{}x{}>", c.kvHeads, columns, stored);
       std::string from = x + "g";
       if (c.pageSize > 1) {
         body +=
             fmt::format("%{0}j = nn.reshape %{0}g {{shape = [\"b\", \"{1}*m\", {2}, {3}]}} : ({4}) -> {5}\n",
-                        x, c.pageSize, c.kvHeads, columns(), gathered, joined);
+                        x, c.pageSize, c.kvHeads, columns, gathered, joined);
         from = x + "j";
       }
       body += fmt::format("%{0}r = nn.transpose %{1} {{perm = array<i64: 0, 2, 1, 3>}} : ({2}) -> {3}\n", x,
