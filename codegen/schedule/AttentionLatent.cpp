@@ -68,7 +68,7 @@ std::optional<std::string> latentRefusal(const Problem &problem) {
   const std::string head = fmt::format("heads of {} and {} columns", problem.depth, problem.valueDepth);
   const TargetInfo &target = problem.context.target;
   if (!target.has(Feature::Wgmma) || !target.has(Feature::Tma) || !target.has(Feature::Clusters))
-    return fmt::format("{}, more than {}, without wgmma and TMA", head, largestHead);
+    return fmt::format("{}, more than {}, have kernels on sm_90a only", head, largestHead);
   if (problem.depth > largestDepth || problem.valueDepth > largestValues ||
       problem.valueDepth % valueStep != 0)
     return fmt::format("{}, not at most {} and multiples of {} up to {}", head, largestDepth, valueStep,
