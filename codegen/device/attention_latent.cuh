@@ -265,9 +265,9 @@ struct LatentRows {
   }
 };
 
-// Boxes of the maps: tile_keys rows of 64 columns; what is outside is zero. `rest_map`: of the keys' second
-// tensor, `value_map`: where values are not in the keys; else any. `scratch`: room for a LatentPartial of
-// each cluster, where several share a tile's keys.
+// Boxes of the maps: 2 tile_keys rows of 64 columns, or page_box; what is outside is zero. `rest_map`: of the
+// keys' second tensor, `value_map`: where values are not in the keys; else any. `scratch`: room for a
+// LatentPartial of each cluster, where several share a tile's keys.
 template <class Config, class Body>
 DEVICE void attention_latent(const Body &body, const TensorMap &key_map, const TensorMap &rest_map,
                              const TensorMap &value_map, i32 *scratch = nullptr) {

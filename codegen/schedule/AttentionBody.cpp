@@ -305,8 +305,8 @@ KernelDraft KernelBuilder::finish(const Launch &launch) {
                         ? problem.batch.ceilDiv(launch.tileRows / problem.group.value()) * problem.kvHeads *
                               Dim(launch.tileBlocks)
                         : problem.rows.ceilDiv(launch.tileRows) * problem.kvHeads * problem.batch;
-  draft.gridX =
-      launch.mostBlocks > 0 ? Dim::min(Dim(launch.mostBlocks), tiles) : tiles * Dim(launch.clusters * launch.clusterBlocks);
+  draft.gridX = launch.mostBlocks > 0 ? Dim::min(Dim(launch.mostBlocks), tiles)
+                                      : tiles * Dim(launch.clusters * launch.clusterBlocks);
   return draft;
 }
 

@@ -126,9 +126,13 @@ TEST(AttentionLatent, ClustersByTheirNumber) {
     }
 }
 
+/// As the one head of a picture's decoder has them, too.
 TEST(AttentionLatent, ValuesOfTheirOwn) {
-  Attention a{"bf16", 16, 1, 576, 512, "", "", "scale = 0.05 : f32, causal = true"};
-  run(module(a), "bf16", sizes(2, 3, 140));
+  for (auto [heads, width, valueWidth] :
+       {std::tuple(16, 576, 512), std::tuple(1, 512, 512), std::tuple(4, 64, 384)}) {
+    Attention a{"bf16", heads, 1, width, valueWidth, "", "", "scale = 0.05 : f32, causal = true"};
+    run(module(a), "bf16", sizes(2, 70 / heads, 140));
+  }
 }
 
 TEST(AttentionLatent, Refusals) {
