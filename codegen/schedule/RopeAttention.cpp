@@ -123,7 +123,10 @@ private:
 class RopeAttentionSchedule : public Schedule {
 public:
   llvm::StringRef name() const override { return "rope_attention"; }
-  bool concerns(const Region &region) const override { return holdsAny<nn::AttentionOp>(region); }
+  /// Caches leave beside the result.
+  bool concerns(const Region &region) const override {
+    return region.outputs.size() > 1 && holdsAny<nn::AttentionOp>(region);
+  }
   bool keepsParts() const override { return true; }
 
   Result<SchedulePlan> plan(const Region &region, const KernelContext &context) const override {

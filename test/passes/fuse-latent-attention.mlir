@@ -18,7 +18,7 @@
 // APART-NOT: nn.attention
 
 // MISS: latent_attention
-// MISS: heads of 576 and 512 columns, more than 256, have kernels on sm_90a only
+// MISS: heads of 576 and 512 columns, more than 256, have kernels on sm_90a only |
 // F32: latent_attention
 // F32: f32 has no matrix products
 
