@@ -92,4 +92,18 @@ Value buildTranspose(OpBuilder &builder, Location location, Value x, ArrayRef<in
                             builder.getNamedAttr("perm", builder.getDenseI64ArrayAttr(perm)));
 }
 
+Value buildColumns(OpBuilder &builder, Location location, Value x, DimShape shape, const Dim &start,
+                   const Dim &columns) {
+  DimShape starts(shape.size(), Dim(0));
+  starts.back() = start;
+  shape.back() = columns;
+  auto dims = [&](StringRef name, ArrayRef<Dim> of) {
+    return builder.getNamedAttr(name, dimsToAttr(builder.getContext(), of));
+  };
+  const SmallVector<int64_t> steps(shape.size(), 1);
+  return build<SliceOp>(builder, location, x,
+                        {dims("starts", starts), dims("sizes", shape),
+                         builder.getNamedAttr("steps", builder.getDenseI64ArrayAttr(steps))});
+}
+
 } // namespace fusion::nn

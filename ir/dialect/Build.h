@@ -44,5 +44,8 @@ mlir::Value buildReshape(mlir::OpBuilder &builder, mlir::Location location, mlir
                          llvm::ArrayRef<Dim> shape);
 mlir::Value buildTranspose(mlir::OpBuilder &builder, mlir::Location location, mlir::Value x,
                            llvm::ArrayRef<int64_t> perm);
+/// Of x of this shape the columns from `start` on, so many: an nn.slice along the last dim.
+mlir::Value buildColumns(mlir::OpBuilder &builder, mlir::Location location, mlir::Value x, DimShape shape,
+                         const Dim &start, const Dim &columns);
 
 } // namespace fusion::nn

@@ -69,20 +69,10 @@ private:
     Dim start(0);
     for (Value keys : joined.getParts()) {
       const Dim width = shapes.of(keys)[3];
-      found.push_back({columns(op.getQ(), start, width), keys, width});
+      found.push_back({nn::buildColumns(rewriter, op.getLoc(), op.getQ(), q, start, width), keys, width});
       start = start + width;
     }
     return found;
-  }
-  Value columns(Value x, const Dim &start, const Dim &width) {
-    DimShape sizes = shapes.of(x);
-    sizes[3] = width;
-    auto dims = [&](StringRef name, ArrayRef<Dim> of) {
-      return rewriter.getNamedAttr(name, nn::dimsToAttr(rewriter.getContext(), of));
-    };
-    return make<nn::SliceOp>({x},
-                             {dims("starts", {Dim(0), Dim(0), Dim(0), start}), dims("sizes", sizes),
-                              rewriter.getNamedAttr("steps", rewriter.getDenseI64ArrayAttr({1, 1, 1, 1}))});
   }
 
   Type f32() { return rewriter.getF32Type(); }

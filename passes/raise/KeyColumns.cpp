@@ -75,7 +75,6 @@ static nn::ConcatOp concatOfRows(Value x, Value y, const DimShape &shape, Raiser
 }
 
 void shareColumns(Value &key, Value &value, Raiser &raiser) {
-  auto &b = raiser.rewriter;
   const Value whole = behindRows(key, raiser.shapes);
   const auto parts = matchLastDimPair(whole);
   auto columns = columnsOf(value, raiser.shapes);
@@ -96,15 +95,8 @@ void shareColumns(Value &key, Value &value, Raiser &raiser) {
       !isSameView(nn::behindReshapes(key), nn::behindReshapes(columns->source), raiser.shapes) ||
       withColumns(shape, Dim(columns->size)) != raiser.shapes.of(value))
     return;
-  DimShape starts(shape.size(), Dim(0));
-  starts.back() = Dim(columns->start);
-  auto dims = [&](StringRef name, ArrayRef<Dim> of) {
-    return b.getNamedAttr(name, nn::dimsToAttr(b.getContext(), of));
-  };
-  value = nn::build<nn::SliceOp>(
-      b, value.getLoc(), key,
-      {dims("starts", starts), dims("sizes", raiser.shapes.of(value)),
-       b.getNamedAttr("steps", b.getDenseI64ArrayAttr(SmallVector<int64_t>(shape.size(), 1)))});
+  value =
+      nn::buildColumns(raiser.rewriter, value.getLoc(), key, shape, Dim(columns->start), Dim(columns->size));
 }
 
 } // namespace fusion::raise
