@@ -1,17 +1,16 @@
 // A matmul that finds the largest of each row as it stores them, against the reference. Elements are small
 // integers, so that every sum is exact and many elements of a row are equal: the first of them is meant.
+#include "GraphText.h"
 #include "TestDevice.h"
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
 #include <limits>
 #include <random>
-#include <unistd.h>
 
 using namespace fusion;
+using namespace fusion::test;
 using test::kernelDevice;
 
 namespace {
@@ -34,15 +33,6 @@ Tensor integers(DType type, Shape shape, int most, unsigned seed) {
   return Tensor::of<float>(DType::F32, std::move(shape), values).convertedTo(type);
 }
 
-Graph loaded(const std::string &text) {
-  const auto file = std::filesystem::temp_directory_path() / fmt::format("arg-max-{}.mlir", getpid());
-  std::ofstream(file) << text;
-  auto graph = Graph::load(file.string());
-  std::filesystem::remove(file);
-  EXPECT_TRUE(bool(graph)) << graph.error().message << text;
-  return *graph;
-}
-
 Graph graphOf(const Form &f) {
   const std::string x = fmt::format("tensor<?x{}x{}>", f.k, f.type),
                     w = f.transposeB ? fmt::format("tensor<{}x{}x{}>", f.n, f.k, f.type)
@@ -62,7 +52,7 @@ Graph graphOf(const Form &f) {
       x, f.k, w, b, f.leaves ? l + " {nn.name = \"logits\"}, " : "", f.epilogue.empty() ? "l" : "m",
       f.transposeB, m, fmt::format(fmt::runtime(f.epilogue), m, b, l), l, f.leaves ? "%l, " : "",
       f.leaves ? l + ", " : "");
-  return loaded(text);
+  return parseGraph(text);
 }
 
 /// The matmul that finds the largest, its parts, and the reference.
@@ -182,7 +172,7 @@ TEST(MatmulArgMax, QuantisedWeights) {
 )",
           n, k, codes, k / block, leaves ? fmt::format("tensor<?x{}xbf16> {{nn.name = \"logits\"}}, ", n) : "",
           block, leaves ? "%l, " : "", leaves ? fmt::format("tensor<?x{}xbf16>, ", n) : "");
-      const Graph graph = loaded(text);
+      const Graph graph = parseGraph(text);
       Programs programs = compiled(graph);
       for (int rows : {1, 4, 5, 8, 20, 100, 130}) {
         std::vector<float> scales(static_cast<size_t>(n * k / block), 0.5f);

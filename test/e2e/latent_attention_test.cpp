@@ -1,16 +1,14 @@
 // Latent attention over two caches: one kernel, or two where several clusters have the keys of a head, give
 // what the reference gives.
+#include "GraphText.h"
 #include "TestDevice.h"
 
 #include "api/Fusion.h"
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
 #include <random>
-#include <unistd.h>
 
 using namespace fusion;
 using namespace fusion::test;
@@ -39,16 +37,6 @@ std::string type(int64_t heads, int64_t columns) {
   return fmt::format("tensor<?x{}x?x{}xbf16>", heads, columns);
 }
 
-Graph parse(const std::string &text) {
-  const auto file =
-      std::filesystem::temp_directory_path() / fmt::format("latent-attention-{}.mlir", getpid());
-  std::ofstream(file) << text;
-  auto graph = Graph::load(file.string());
-  std::filesystem::remove(file);
-  EXPECT_TRUE(bool(graph)) << graph.error().message << text;
-  return *graph;
-}
-
 Graph graphOf(int64_t heads) {
   auto port = [&](const char *name, int64_t heads, const char *rows, int64_t columns) {
     return fmt::format(R"(%{0}: {1} {{nn.name = "{0}", nn.dims = ["b", {2}, "{3}", {4}]}})", name,
@@ -66,7 +54,7 @@ Graph graphOf(int64_t heads) {
       port("q", heads, "s", width), port("q_rotated", heads, "s", rotated), port("kv", 1, "t", width),
       port("k_rotated", 1, "t", rotated), type(heads, width), type(heads, rotated), q, type(1, width),
       type(1, rotated), k);
-  return parse(text);
+  return parseGraph(text);
 }
 
 /// A step over caches that grow, of 16 heads.
@@ -76,7 +64,7 @@ Graph stepGraph() {
                        type(heads, columns), heads, rows, columns);
   };
   const std::string kv = type(1, width), pe = type(1, rotated);
-  return parse(fmt::format(
+  return parseGraph(fmt::format(
       R"(func.func @main({0}, {1}, {2}, {3}, {4}, {5})
     -> ({6} {{nn.name = "y"}}, {7} {{nn.name = "present_kv"}}, {8} {{nn.name = "present_pe"}}) {{
   %kvs = nn.concat %past_kv, %kv {{axis = 2 : i64}} : ({7}, {7}) -> {7}

@@ -1,15 +1,13 @@
 // Linear attention of many tokens is two kernels; emulated it gives what the reference gives.
-#include "api/Fusion.h"
+#include "GraphText.h"
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
 #include <random>
-#include <unistd.h>
 
 using namespace fusion;
+using namespace fusion::test;
 
 namespace {
 
@@ -66,13 +64,7 @@ Graph graphOf(const Form &f) {
       f.corrects ? ", %beta" : "", int(f.decays), int(f.corrects), keys, keys, values, state,
       f.decays ? ", " + one + "f32>" : "", f.corrects ? ", " + one + "bf16>" : "", values, state, values,
       state);
-  const auto file =
-      std::filesystem::temp_directory_path() / fmt::format("linear-attention-{}.mlir", getpid());
-  std::ofstream(file) << text;
-  auto graph = Graph::load(file.string());
-  std::filesystem::remove(file);
-  EXPECT_TRUE(bool(graph)) << graph.error().message << text;
-  return *graph;
+  return parseGraph(text);
 }
 
 TEST(LinearAttention, PreparedChunksAsOnTheReference) {

@@ -1,5 +1,6 @@
 // Numbers at the edges: the reference and the emitted kernels give the same bits, or say the same line.
 #include "GraphCase.h"
+#include "GraphText.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,16 +17,10 @@ namespace {
 constexpr float infinity = std::numeric_limits<float>::infinity(),
                 nan = std::numeric_limits<float>::quiet_NaN();
 
-Graph parse(const std::string &text) {
-  auto graph = Graph::load(ModelBytes{std::as_bytes(std::span(text)), nullptr, "numbers.mlir"});
-  EXPECT_TRUE(bool(graph)) << graph.error().message;
-  return *graph;
-}
-
 /// On the reference unfused, and emulated with all fusions.
 std::pair<Result<NamedTensors>, Result<NamedTensors>> runBoth(const std::string &text,
                                                               const NamedTensors &inputs) {
-  const Graph graph = parse(text);
+  const Graph graph = parseGraph(text);
   auto run = [&](RunOn device, bool fuse) -> Result<NamedTensors> {
     auto program = compile(graph, {.device = device, .fuse = fuse, .profit = ProfitMode::Model});
     if (!program)
