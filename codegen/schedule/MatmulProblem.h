@@ -200,13 +200,14 @@ std::optional<std::string> swapCodesRefusal(const Problem &problem, const Target
 /// The most rows of A that gemm_swap_codes takes on this target; 0: none.
 int64_t swapCodesRows(const Problem &problem, const TargetInfo &target);
 KernelDraft emitSwapCodes(const Region &region, const KernelContext &context, const Problem &problem);
-/// Up to so many rows gemm_small_m_codes is taken without measuring others beside it, and computes A too.
+/// Up to so many rows gemm_small_m_codes is taken where nothing is measured, and computes A too.
 inline constexpr int64_t smallMCodesAlone = 4;
 /// The most rows of A that gemm_small_m_codes takes on this target; 0: none.
 int64_t smallMCodesRows(const Problem &problem, const TargetInfo &target);
 /// Whether it takes all numbers of rows that there may be.
 bool isSmallMCodes(const Problem &problem, const TargetInfo &target);
-/// Whether it is taken without measuring others beside it.
+/// Whether it is taken without measuring others beside it: where it computes A, or multiplies integers. What
+/// is decoded with the rounding of the graph takes it longer.
 bool prefersSmallMCodes(const Problem &problem, const TargetInfo &target);
 /// The warps of all of its blocks.
 int64_t smallMCodesWarps(const Problem &problem, const TargetInfo &target);

@@ -168,8 +168,16 @@ bool isSmallMCodes(const Problem &problem, const TargetInfo &target) {
          chooseSharing(problem, target).depth > 0;
 }
 
+/// Whether integers are multiplied, and the scale with the sum of 32 products.
+static bool scalesSums(const Problem &problem, int64_t scaleDepth) {
+  return codeBits(problem.b) == 4 && scaleDepth % 32 == 0 &&
+         llvm::all_of(problem.matmuls, [](const Matmul &matmul) { return matmul.b.decode->unrounded; });
+}
+
 bool prefersSmallMCodes(const Problem &problem, const TargetInfo &target) {
-  return problem.mostRows <= smallMCodesAlone && isSmallMCodes(problem, target);
+  return problem.mostRows <= smallMCodesAlone && isSmallMCodes(problem, target) &&
+         (!problem.prologue.empty() ||
+          scalesSums(problem, scaleDepth(problem, chooseSharing(problem, target).depth)));
 }
 
 static int64_t blocksOf(const Problem &problem, const Sharing &sharing, const TargetInfo &target) {
@@ -178,12 +186,6 @@ static int64_t blocksOf(const Problem &problem, const Sharing &sharing, const Ta
 }
 int64_t smallMCodesWarps(const Problem &problem, const TargetInfo &target) {
   return warpsOf(problem) * blocksOf(problem, chooseSharing(problem, target), target);
-}
-
-/// Whether integers are multiplied, and the scale with the sum of 32 products.
-static bool scalesSums(const Problem &problem, int64_t scaleDepth) {
-  return codeBits(problem.b) == 4 && scaleDepth % 32 == 0 &&
-         llvm::all_of(problem.matmuls, [](const Matmul &matmul) { return matmul.b.decode->unrounded; });
 }
 
 KernelDraft emitSmallMCodes(const Region &region, const KernelContext &context, const Problem &problem) {

@@ -71,22 +71,31 @@ TEST(MatmulArgMax, KernelsCompile) {
 }
 
 TEST(MatmulArgMax, KernelsOfCodesCompile) {
-  for (auto [codes, block] : {std::pair("i4", 32), std::pair("i4", 128), std::pair("i8", 32), std::pair("i4", 16)}) {
+  // Whose scales are multiplied with sums of integers have a kernel of one row.
+  for (auto [codes, block, unrounded] : {std::tuple("i4", 32, true), std::tuple("i4", 128, true),
+                                         std::tuple("i4", 32, false), std::tuple("i8", 32, true),
+                                         std::tuple("i4", 16, true)}) {
     const std::string w = fmt::format("tensor<128256x2048x{}>", codes),
                       s = fmt::format("tensor<128256x{}xbf16>", 2048 / block);
     const auto ends = compileAll(fmt::format(R"(
-    func.func @main(%x: tensor<?x2048xbf16> {{nn.dims = ["rows", 2048]}}, %w: {0}, %s: {1}) -> tensor<?xi64> {{
+    func.func @main(%x: tensor<?x2048xbf16> {{nn.dims = ["rows", 2048]}}, %s: {1}) -> tensor<?xi64> {{
+      %w = nn.weight {{name = "w", path = "w.bin", offset = 0 : i64, length = {4} : i64}} : () -> {0}
       %0 = fusion.group "matmul_arg_max" schedule "matmul_arg_max" (%a = %x, %b = %w, %c = %s) : (tensor<?x2048xbf16>, {0}, {1}) -> tensor<?xi64> {{
-        %d = nn.dequantize %b, %c {{axis = 1 : i64, block_size = {2} : i64}} : ({0}, {1}) -> tensor<128256x2048xbf16>
+        %d = nn.dequantize %b, %c {{axis = 1 : i64, block_size = {2} : i64, unrounded = {3}}} : ({0}, {1}) -> tensor<128256x2048xbf16>
         %p = nn.matmul %a, %d {{transpose_b = true}} : (tensor<?x2048xbf16>, tensor<128256x2048xbf16>) -> tensor<?x128256xbf16>
         %i = nn.arg_max %p {{axis = 1 : i64, keepdims = false}} : (tensor<?x128256xbf16>) -> tensor<?xi64>
         fusion.yield %i : tensor<?xi64>
       }}
       return %0 : tensor<?xi64>
     }})",
-                                             w, s, block));
-    EXPECT_EQ(ends, block == 16 ? (std::vector<int64_t>{1, 4, 8, 16, 32, 64})
-                                : (std::vector<int64_t>{1, 4, 8, 16, 32, 64, 128}));
+                                             w, s, block, unrounded,
+                                             int64_t(128256) * 2048 / (codes == std::string_view("i4") ? 2 : 1)));
+    std::vector<int64_t> expected{4, 8, 16, 32, 64};
+    if (block != 16)
+      expected.push_back(128);
+    if (unrounded && codes == std::string_view("i4") && block != 16)
+      expected.insert(expected.begin(), 1);
+    EXPECT_EQ(ends, expected) << codes << block;
   }
 }
 

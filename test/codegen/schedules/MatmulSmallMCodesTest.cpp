@@ -31,6 +31,14 @@ TEST(MatmulSmallMCodes, RowsAtTheEndsOfRanges) {
   }
 }
 
+/// What is decoded with the rounding of the graph is measured beside gemm_swap_codes from one row on: there that
+/// was the faster one.
+TEST(MatmulSmallMCodes, FewRoundedRowsHaveAnother) {
+  for (int m : {1, 4})
+    for (const Form &form : {Form{m, 72, 512, "ui4", "bf16", "bf16", 32, true}, Form{m, 72, 512, "i8", "f16", "f16", 32}})
+      EXPECT_TRUE(has(checkQuantised(form, otherKernelVariant), "gemm_swap_codes<Config>"));
+}
+
 TEST(MatmulSmallMCodes, Types) {
   for (const Form &form : everyType(3))
     takes(form);
