@@ -88,10 +88,12 @@ class _Sized:
 
 class Importer:
     """Walks one fx graph. `weights`: placeholders whose tensors are known, as {placeholder's name: (weight's
-    name, tensor)}. `names` and `dims`: what to call other placeholders and their dims."""
+    name, tensor)}. `names` and `dims`: what to call other placeholders and their dims. `guards`: who runs the
+    graph looks at what was asked of sizes meanwhile."""
 
-    def __init__(self, graph_module, weights=None, names=None, dims=None):
+    def __init__(self, graph_module, weights=None, names=None, dims=None, guards=False):
         self.gm, self.weights, self.names, self.dims = graph_module, weights or {}, names or {}, dims or {}
+        self.guards = guards
         self._dim_names = {}  # symbol -> symbol of the name that it is given
         self.b = _onnx.Builder()
         self.values = {}  # node -> name, or list of names
@@ -301,6 +303,13 @@ class Importer:
             return self.b.ints([self._number(arg) for arg in args])
         return self.op("Concat", [self.size(arg) for arg in args], axis=0)
 
+    def fixed(self, size, what):
+        """A size as a number: where it is none, and the graph is compiled for the sizes of a call, that of this
+        call, which then are the only ones that it is for."""
+        if self.guards and isinstance(size, torch.SymInt):
+            return int(size)
+        return number(size, what)
+
     @staticmethod
     def _number(arg):
         value = arg.meta.get("val") if isinstance(arg, torch.fx.Node) else arg
@@ -315,9 +324,10 @@ class Importer:
             return self.b.ints([int(value)])
         if not isinstance(value, torch.SymInt):
             raise Unsupported(f"{arg} is no size")
-        return self._expression(value.node.expr)
+        return self._expression(value.node.expr, value.node.shape_env)
 
-    def _expression(self, e):
+    def _expression(self, e, bounds):
+        """`bounds`: the ShapeEnv that knows them."""
         if e.is_Integer:
             return self.b.ints([int(e)])
         if e.is_Symbol:
@@ -351,9 +361,13 @@ class Importer:
             args = e.args
         if kind not in folds:
             raise Unsupported(f"a size that is {e}")
-        result = self._expression(args[0])
+        result = self._expression(args[0], bounds)
         for arg in args[1:]:
-            result = self.op(folds[kind], [result, self._expression(arg)])
+            other = self._expression(arg, bounds)
+            if kind == "FloorDiv" and not bounds.bound_sympy(args[0]).lower >= 0:
+                # ONNX's Div rounds towards zero; its Mod has the divisor's sign, as Python's.
+                result = self.op("Sub", [result, self.op("Mod", [result, other])])
+            result = self.op(folds[kind], [result, other])
         return result
 
     def _size_input(self, symbol, node):
@@ -364,7 +378,8 @@ class Importer:
         self._symbols[symbol] = (name, 0, 1, 0)
 
     def reshape(self, value, sizes):
-        return self.op("Reshape", [value, sizes if isinstance(sizes, str) else self.sizes(sizes)])
+        """To sizes of which -1 is one at most; one of 0 is that."""
+        return self.op("Reshape", [value, sizes if isinstance(sizes, str) else self.sizes(sizes)], allowzero=1)
 
 
 def module_path(node):

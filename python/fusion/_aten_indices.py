@@ -125,11 +125,17 @@ def copy(m, node, x, source, non_blocking=False):
 
 @handler("slice_scatter")
 def slice_scatter(m, node, x, part, dim=0, start=None, end=None, step=1):
-    """The rows before, the part and the rows behind; a slice of it all is the part."""
+    """The rows before, the part and the rows behind; a slice of it all is the part. With a step each row by
+    its number among those of both."""
     axis = axis_of(dim, len(m.shape(x)))
     length = m.shape(x)[axis]
     if number(step, "the step") != 1:
-        raise Unsupported("with a step")
+        rows = list(range(number(length, "how many rows there are")))
+        ends = [None if each is None else number(each, "an end of the rows") for each in (start, end)]
+        for place, row in enumerate(rows[slice(*ends, step)]):
+            rows[row] = length + place
+        both = m.op("Concat", [m.value(x), m.operand(part, m.dtype(node))], axis=axis)
+        return m.op("Gather", [both, m.b.ints(rows)], axis=axis)
     if m.shape(part)[axis] is length or m.shape(part)[axis] == length and isinstance(length, int):
         return m.value(part)
     if isinstance(start, int) and start < 0:

@@ -131,11 +131,11 @@ def flip(m, node, x, dims):
 
 @handler("constant_pad_nd")
 def constant_pad(m, node, x, pad, value=0):
-    rank, sides = len(m.shape(x)), [number(p, "a pad") for p in pad]
+    rank = len(m.shape(x))
     before, after = [0] * rank, [0] * rank
-    for i in range(len(sides) // 2):
-        before[rank - 1 - i], after[rank - 1 - i] = sides[2 * i], sides[2 * i + 1]
-    return m.op("Pad", [x, m.b.ints(before + after), m.scalar(value, m.dtype(x))])
+    for i in range(len(pad) // 2):
+        before[rank - 1 - i], after[rank - 1 - i] = pad[2 * i], pad[2 * i + 1]
+    return m.op("Pad", [x, m.sizes(before + after), m.scalar(value, m.dtype(x))])
 
 
 @handler("tril", "triu")

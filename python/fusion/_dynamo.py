@@ -55,7 +55,7 @@ def backend(graph_module, example_inputs, *, options=None, mode=None):
 def _refusals(graph_module):
     """Why ops of a graph cannot be imported, as {node: reason}. What an op gives that cannot be is an input
     to those behind it, as in the pieces that the graph is cut into."""
-    importer, refused = Importer(graph_module), {}
+    importer, refused = Importer(graph_module, guards=True), {}
     with _disable_current_modes():  # constants are tensors with contents here too
         for node in graph_module.graph.nodes:
             if node.op == "get_attr" and node.meta.get("val") is not None:
@@ -231,7 +231,7 @@ class _Piece(torch.nn.Module):
         }
         result = next(node for node in self.graph_module.graph.nodes if node.op == "output")
         self.single = isinstance(result.args[0], torch.fx.Node)
-        importer = Importer(self.graph_module, weights)
+        importer = Importer(self.graph_module, weights, guards=True)
         self.outputs = []
 
         def names(count):

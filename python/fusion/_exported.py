@@ -4,7 +4,8 @@ import os
 
 import torch
 
-from . import _aten_indices, _aten_layers, _aten_ops, _aten_shapes, _aten_wide  # noqa: F401: they register
+from . import _aten_indices, _aten_layers, _aten_linalg, _aten_ops  # noqa: F401: they register
+from . import _aten_shapes, _aten_wide  # noqa: F401
 from ._aten import HANDLERS, Importer
 from ._errors import BadInput, Unsupported
 from ._graph import load

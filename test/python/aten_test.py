@@ -1,5 +1,6 @@
 """Ops of ATen: numbers as PyTorch's, where torch is installed."""
 
+import itertools
 import sys
 import unittest
 import warnings
@@ -143,6 +144,53 @@ class AtenTest(unittest.TestCase):
             self.assertEqual(share_that_differs(function, a, b), 0, name)
         narrow = a.to(torch.bfloat16), b.to(torch.bfloat16)
         self.assertEqual(share_that_differs(lambda a, b: a // 0.3, *narrow), 0)
+
+    def test_triangular_systems(self):
+        for rows, upper, left, unit in itertools.product((1, 5, 64), (False, True), (False, True), (False, True)):
+            options = {"upper": upper, "left": left, "unitriangular": unit}
+            matrix = torch.randn(2, 3, rows, rows) * 0.3 + (0 if unit else 2) * torch.eye(rows)
+            right = torch.randn(2, 3, *((rows, 7) if left else (7, rows)))
+
+            def solve(a, b, options=options):
+                return torch.linalg.solve_triangular(a, b, **options), b + 1
+
+            want = solve(matrix.double(), right.double())[0]
+            fusion.torch_reports(clear=True)
+            torch._dynamo.reset()
+            got = torch.compile(solve, backend=_dynamo.backend)(matrix, right)[0]
+            self.assertEqual([each for report in fusion.torch_reports() for each in report.left], [])
+            self.assertLess(float((got - want).abs().max() / want.abs().max()), 1e-6, (rows, options))
+
+    def test_sizes_that_follow_from_others(self):
+        """Pads, rounded quotients of what may be negative, and dims of size 0: as symbols, at several sizes."""
+        dynamic = getattr(torch.export.Dim, "DYNAMIC", torch.export.Dim.AUTO)
+        pad = torch.nn.functional.pad
+
+        def every_third(x):
+            y = x.clone()
+            y[..., 1:9:3] = x[..., :3] * 2
+            y[..., -3::2] = -1
+            return y
+
+        for name, compute in {
+            "to a multiple": lambda x: pad(x, (0, 0, 0, -x.shape[1] % 8)).reshape(x.shape[0], -1, 8, 12),
+            "by a quotient rounded up": lambda x: pad(x, (0, 0, -(-x.shape[1] // 8), 0), value=2.0),
+            "what is cut off": lambda x: pad(x, (0, 0, 4 - x.shape[1], 0)),
+            "rows with a step": every_third,
+            "no rows": lambda x: torch.cat((x[:, :0].unsqueeze(1), x.unsqueeze(1)), 2),
+        }.items():
+
+            class Module(torch.nn.Module):
+                def forward(self, x, compute=compute):
+                    return compute(x)
+
+            example = (torch.randn(2, 5, 12),)
+            exported = torch.export.export(Module(), example, dynamic_shapes=({0: dynamic, 1: dynamic},))
+            program = fusion.compile(fusion.from_exported(exported, input_names=["x"]), device="cpu")
+            for rows in (5, 9, 17):
+                x = torch.randn(3, rows, 12)
+                (got,) = program({"x": x}).values()
+                self.assertTrue(torch.equal(got, compute(x)), (name, rows))
 
     def test_sinh_near_zero(self):
         graph = Builder()
