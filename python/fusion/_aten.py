@@ -8,15 +8,16 @@ from . import _onnx
 from ._errors import Unsupported
 
 HANDLERS = {}
+COMPLEX = {}  # of ops that take or make complex tensors
 
 
-def handler(*names):
+def handler(*names, handlers=HANDLERS):
     """Registers a function (importer, node, *args, **kwargs) -> name of the value, or a list of names, for
     ops by name."""
 
     def register(function):
         for name in names:
-            HANDLERS[name] = function
+            handlers[name] = function
         return function
 
     return register
@@ -35,7 +36,28 @@ def op_name(node):
 def find(node):
     """The handler of a node: of its overload, or of all overloads."""
     name = op_name(node)
-    return None if name is None else HANDLERS.get(name) or HANDLERS.get(name.rsplit(".", 1)[0])
+    handlers = COMPLEX if any(is_complex(each) for each in _tensors(node)) else HANDLERS
+    return None if name is None else handlers.get(name) or handlers.get(name.rsplit(".", 1)[0])
+
+
+def is_complex(value):
+    return isinstance(value, torch.Tensor) and value.is_complex()
+
+
+def real_type(dtype):
+    """The name of the type in which elements are held: of complex ones that of their parts."""
+    return {"complex64": "float32", "complex128": "float64"}.get(dtype_name(dtype), dtype_name(dtype))
+
+
+def _tensors(node):
+    """The tensors, as values of a trace, that a node makes and takes."""
+    values = [node.meta.get("val")] + [arg.meta.get("val") for arg in node.all_input_nodes]
+    return [
+        tensor
+        for value in values
+        for tensor in (value if isinstance(value, (list, tuple)) else [value])
+        if isinstance(tensor, torch.Tensor)
+    ]
 
 
 def is_symbolic(node):
@@ -62,14 +84,10 @@ def why_not(node):
         return f"{node.target} is no ATen op"
     if name.split(".")[0] in _SKIPPED:
         return None
-    if find(node) is None:
-        return f"aten.{name} is not known"
-    values = [node.meta.get("val")] + [arg.meta.get("val") for arg in node.all_input_nodes]
-    for value in values:
-        for tensor in value if isinstance(value, (list, tuple)) else [value]:
-            if isinstance(tensor, torch.Tensor) and dtype_name(tensor.dtype) not in _onnx.TYPES:
-                return f"aten.{name} with elements of type {tensor.dtype}"
-    return None
+    for tensor in _tensors(node):
+        if real_type(tensor.dtype) not in _onnx.TYPES or (tensor.is_complex() and find(node) is None):
+            return f"aten.{name} with elements of type {tensor.dtype}"
+    return f"aten.{name} is not known" if find(node) is None else None
 
 
 def dtype_name(dtype):
@@ -81,19 +99,15 @@ def widened(dtype):
     return "float32" if dtype in ("float16", "bfloat16") else dtype
 
 
-class _Sized:
-    def __init__(self, shape):
-        self.shape = shape
-
-
 class Importer:
     """Walks one fx graph. `weights`: placeholders whose tensors are known, as {placeholder's name: (weight's
-    name, tensor)}. `names` and `dims`: what to call other placeholders and their dims. `guards`: who runs the
-    graph looks at what was asked of sizes meanwhile."""
+    name, tensor)}. `names` and `dims`: what to call other placeholders and their dims. `within_torch`: the
+    graph is PyTorch's, which looks at what was asked of sizes meanwhile; its complex inputs and results are
+    real ones, with a last dim for the two parts."""
 
-    def __init__(self, graph_module, weights=None, names=None, dims=None, guards=False):
+    def __init__(self, graph_module, weights=None, names=None, dims=None, within_torch=False):
         self.gm, self.weights, self.names, self.dims = graph_module, weights or {}, names or {}, dims or {}
-        self.guards = guards
+        self.within_torch = within_torch
         self._dim_names = {}  # symbol -> symbol of the name that it is given
         self.b = _onnx.Builder()
         self.values = {}  # node -> name, or list of names
@@ -101,7 +115,9 @@ class Importer:
         self.inputs = []  # (name, placeholder) of the model's inputs, in order
         self._symbols = {}  # symbol -> (input's name, dim, factor, sum): the size is factor * symbol + sum
         self._linear = {}  # the same of symbols that are no dim by themselves
-        self._given_sizes = {}  # symbol -> placeholder of a number
+        self._others = {}  # expression of several symbols -> (input's name, dim) that it is
+        self._given_sizes = {}  # symbol -> (placeholder of a number that is factor * symbol + sum, factor, sum)
+        self.lengths = {}  # of `inputs` those that are made for such a number -> (factor, sum)
         self._path = ""
 
     def run(self, output_names):
@@ -153,19 +169,20 @@ class Importer:
                     self._learn(dim.node.expr, name, axis)
             self.inputs.append((name, node))
             self.values[node] = name
-        elif isinstance(value, torch.SymInt) and value.node.expr.is_symbol:
-            self._given_sizes[str(value.node.expr)] = node
+        elif isinstance(value, torch.SymInt) and _linear(value.node.expr):
+            symbol, factor, rest = _linear(value.node.expr)
+            self._given_sizes.setdefault(symbol, (node, factor, rest))
 
     def _learn(self, expr, name, axis):
         """What a dim of an input says about symbols: itself, or one in 2*s + 3."""
         if expr.is_symbol:
             self._symbols.setdefault(str(expr), (name, axis, 1, 0))
-        elif len(expr.free_symbols) == 1:
-            (symbol,) = expr.free_symbols
-            factor = expr.coeff(symbol)
-            rest = expr - factor * symbol
-            if factor.is_Integer and factor > 0 and rest.is_Integer:
-                self._linear.setdefault(str(symbol), (name, axis, int(factor), int(rest)))
+        elif found := _linear(expr):
+            symbol, factor, rest = found
+            if factor > 0:
+                self._linear.setdefault(symbol, (name, axis, factor, rest))
+        else:
+            self._others.setdefault(expr, (name, axis))
 
     def _attribute(self, node):
         tensor = self.gm
@@ -177,6 +194,8 @@ class Importer:
 
     def _weight(self, node, name, tensor):
         tensor = tensor.detach()
+        if tensor.is_complex():
+            tensor = torch.view_as_real(tensor.resolve_conj())
         dtype = self._type(node, tensor)
         if name not in self.given:
             if tensor.dim() == 0 or tensor.numel() <= 16:
@@ -224,13 +243,14 @@ class Importer:
     def _dims(self, tensor):
         """A fake tensor's dims: numbers, and expressions as text."""
         exprs = [dim if isinstance(dim, int) else dim.node.expr for dim in tensor.shape]
-        return [
+        dims = [
             int(e) if isinstance(e, int) or e.is_number else str(e.xreplace(self._dim_names)) for e in exprs
         ]
+        return [*dims, 2] if is_complex(tensor) else dims
 
     def _type(self, node, tensor):
-        name = dtype_name(tensor.dtype)
-        if name not in _onnx.TYPES:
+        name = real_type(tensor.dtype)
+        if name not in _onnx.TYPES or (tensor.is_complex() and not self.within_torch):
             raise Unsupported(f"{node.name}: elements of type {tensor.dtype}")
         return name
 
@@ -306,7 +326,7 @@ class Importer:
     def fixed(self, size, what):
         """A size as a number: where it is none, and the graph is compiled for the sizes of a call, that of this
         call, which then are the only ones that it is for."""
-        if self.guards and isinstance(size, torch.SymInt):
+        if self.within_torch and isinstance(size, torch.SymInt):
             return int(size)
         return number(size, what)
 
@@ -330,11 +350,14 @@ class Importer:
         """`bounds`: the ShapeEnv that knows them."""
         if e.is_Integer:
             return self.b.ints([int(e)])
+        if e in self._others and not all(self._is_known(str(symbol)) for symbol in e.free_symbols):
+            name, axis = self._others[e]
+            return self.op("Shape", [name], start=axis, end=axis + 1)
         if e.is_Symbol:
             if str(e) not in self._symbols and str(e) in self._linear:
                 self._symbols[str(e)] = self._linear[str(e)]
             if str(e) not in self._symbols and str(e) in self._given_sizes:
-                self._size_input(str(e), self._given_sizes[str(e)])
+                self._size_input(str(e), *self._given_sizes[str(e)])
             if str(e) not in self._symbols:
                 raise Unsupported(
                     f"the size {e} is no dim of an input: it depends on the contents of a tensor"
@@ -370,16 +393,32 @@ class Importer:
             result = self.op(folds[kind], [result, other])
         return result
 
-    def _size_input(self, symbol, node):
-        """A number that no tensor's dim is: an input whose length it is."""
+    def _is_known(self, symbol):
+        return symbol in self._symbols or symbol in self._linear or symbol in self._given_sizes
+
+    def _size_input(self, symbol, node, factor, rest):
+        """A number that no tensor's dim is, where `node` is factor * number + rest: an input whose length it
+        is."""
         name = self.b.fresh("size")
-        self.b.input(name, "bool", self._dims(_Sized([node.meta["val"]])))
+        self.b.input(name, "bool", [symbol])
         self.inputs.append((name, node))
+        self.lengths[name] = (factor, rest)
         self._symbols[symbol] = (name, 0, 1, 0)
 
     def reshape(self, value, sizes):
         """To sizes of which -1 is one at most; one of 0 is that."""
         return self.op("Reshape", [value, sizes if isinstance(sizes, str) else self.sizes(sizes)], allowzero=1)
+
+
+def _linear(expr):
+    """(symbol's name, factor, sum) of factor * symbol + sum; None of other expressions."""
+    if len(expr.free_symbols) != 1:
+        return None
+    (symbol,) = expr.free_symbols
+    factor = expr.coeff(symbol)
+    rest = expr - factor * symbol
+    known = factor.is_Integer and factor != 0 and rest.is_Integer
+    return (str(symbol), int(factor), int(rest)) if known else None
 
 
 def module_path(node):

@@ -29,6 +29,13 @@ for _name, _op in {
     handler(_name)(_reduce(_op))
 
 
+@handler("max.default", "min.default")
+def largest_of_all(m, node, x):
+    largest = node.target._schema.name.endswith("max")
+    axes = m.b.ints(range(len(m.shape(x))))
+    return m.op("ReduceMax" if largest else "ReduceMin", [x, axes], keepdims=0)
+
+
 @handler("any", "all")
 def any_all(m, node, x, dims=None, keepdim=False):
     largest = node.target._schema.name.endswith("any")

@@ -8,7 +8,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ._aten import Importer, is_symbolic
+from ._aten import Importer, is_complex, is_symbolic
 from ._errors import BadInput, Lacking, Unsupported
 from ._exported import decompositions, weight_tensors
 from ._graph import load
@@ -55,7 +55,7 @@ def backend(graph_module, example_inputs, *, options=None, mode=None):
 def _refusals(graph_module):
     """Why ops of a graph cannot be imported, as {node: reason}. What an op gives that cannot be is an input
     to those behind it, as in the pieces that the graph is cut into."""
-    importer, refused = Importer(graph_module, guards=True), {}
+    importer, refused = Importer(graph_module, within_torch=True), {}
     with _disable_current_modes():  # constants are tensors with contents here too
         for node in graph_module.graph.nodes:
             if node.op == "get_attr" and node.meta.get("val") is not None:
@@ -188,15 +188,17 @@ class _Piece(torch.nn.Module):
                 self.failed = True
                 self.report.left.append((self.name, str(problem)))
                 return self.graph_module(*args)
-        named = {name: args[index] for name, index in self.inputs}
-        for name in self.lengths:
-            named[name] = torch.empty(named[name], dtype=torch.bool)
+        named = {name: _real(args[index]) for name, index in self.inputs}
+        for name, (factor, rest) in self.lengths.items():
+            named[name] = torch.empty((named[name] - rest) // factor, dtype=torch.bool)
         outputs = self._run(named)
         results = [outputs[name] for name in self.outputs]
         for result, index in self.in_place:
             if results[result]._facts()[0] == args[index].data_ptr():
                 results[result] = _changed(args[index])
         results = [each if isinstance(each, torch.Tensor) else each.torch() for each in results]
+        for index in self.complex:
+            results[index] = torch.view_as_complex(results[index])
         return results[0] if self.single else tuple(results)
 
     def _changed_since(self, args):
@@ -231,7 +233,9 @@ class _Piece(torch.nn.Module):
         }
         result = next(node for node in self.graph_module.graph.nodes if node.op == "output")
         self.single = isinstance(result.args[0], torch.fx.Node)
-        importer = Importer(self.graph_module, weights, guards=True)
+        made = [result.args[0]] if self.single else result.args[0]
+        self.complex = [index for index, node in enumerate(made) if is_complex(node.meta.get("val"))]
+        importer = Importer(self.graph_module, weights, within_torch=True)
         self.outputs = []
 
         def names(count):
@@ -246,8 +250,7 @@ class _Piece(torch.nn.Module):
             weights=weight_tensors(importer.given),
             name=self.name,
         )
-        # A number is the length of a tensor.
-        self.lengths = [name for name, index in self.inputs if not isinstance(args[index], torch.Tensor)]
+        self.lengths = importer.lengths
         given = [args[index].device for name, index in self.inputs if name not in self.lengths]
         device = _device_of(given, result)
         self.device = None if device in given else device
@@ -280,6 +283,11 @@ class _Piece(torch.nn.Module):
                 self.in_place = [free[pair] for pair in program._core.caches]
         if self.program is None:
             self.program = compile(graph, **options)
+
+
+def _real(arg):
+    """A complex tensor as a real one."""
+    return torch.view_as_real(arg.resolve_conj()) if is_complex(arg) else arg
 
 
 def _changed(tensor):

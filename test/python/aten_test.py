@@ -192,6 +192,52 @@ class AtenTest(unittest.TestCase):
                 (got,) = program({"x": x}).values()
                 self.assertTrue(torch.equal(got, compute(x)), (name, rows))
 
+    def test_numbers_of_which_sizes_are_made(self):
+        """A piece gets -keep, not keep; one behind an op that stays with PyTorch a dim that is a sum of two."""
+
+        def compute(x, keep):
+            rows = x[:, -keep:]
+            both = torch.cat((rows, torch.special.i1(x)), 1)
+            return torch.nn.functional.linear(rows, x[0]), both.reshape(-1, 6) * both.max() + both.min()
+
+        compiled = torch.compile(compute, backend=_dynamo.backend, dynamic=True)
+        for length, keep in ((7, 3), (9, 4)):
+            x = torch.randn(2, length, 6)
+            for got, want in zip(compiled(x, keep), compute(x, keep)):
+                torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+        left = [reason for report in fusion.torch_reports() for _, reason in report.left]
+        self.assertEqual([reason for reason in left if "special_i1" not in reason], [])
+
+    def test_complex_numbers(self):
+        """As rotations by polar() have them; they may be inputs and results of a piece."""
+        table = torch.polar(torch.ones(5, 8), torch.randn(5, 8))
+
+        def compute(x, angles, given):
+            turns = (torch.polar(torch.ones_like(angles), angles) * 1.5).unsqueeze(2)
+            pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+            rows = pairs[:, :5] * table[None, : x.shape[1], None]
+            more = torch.cat((pairs, -pairs), 2)[:, 1:] * x[:, 1:, :1, :1]
+            real = torch.view_as_real(pairs * turns).flatten(3)
+            return (
+                real,
+                torch.view_as_real(rows.transpose(1, 2)).sum(-1),
+                (pairs * pairs.conj()).real + (pairs + pairs - 2.0 * pairs).imag,
+                torch.view_as_real(more),
+                pairs * given[0] + torch.complex(x[..., :8], x[..., 8:]),
+            )
+
+        compiled = torch.compile(compute, backend=_dynamo.backend, dynamic=True)
+        for batch, rows in ((2, 4), (3, 5)):
+            x, angles = torch.randn(batch, rows, 3, 16), torch.randn(batch, rows, 8)
+            given = torch.randn(2, 8, dtype=torch.complex64).conj()
+            for got, want in zip(compiled(x, angles, given), compute(x, angles, given)):
+                self.assertEqual((got.dtype, got.shape), (want.dtype, want.shape))
+                torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-6)
+        self.assertEqual([reason for report in fusion.torch_reports() for reason in report.left], [])
+        with self.assertRaisesRegex(fusion.Unsupported, "complex64"):
+            exported = torch.export.export(torch.nn.Identity(), (given,))
+            fusion.from_exported(exported)
+
     def test_sinh_near_zero(self):
         graph = Builder()
         graph.input("x", "float32", [5])
