@@ -65,6 +65,39 @@ CAUSAL = {
     "gemma": ("Gemma", SMALL | {"head_dim": 8}),
     "gemma2": ("Gemma2", SMALL | {"head_dim": 8, "sliding_window": 6, "query_pre_attn_scalar": 8}),
     "gemma3": ("Gemma3", SMALL | {"head_dim": 8, "sliding_window": 6, "query_pre_attn_scalar": 8}),
+    "qwen3-next": (
+        "Qwen3Next",
+        SMALL
+        | {
+            "head_dim": 16,
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 24,
+            "shared_expert_intermediate_size": 24,
+            "linear_num_value_heads": 4,
+            "linear_num_key_heads": 2,
+            "linear_key_head_dim": 8,
+            "linear_value_head_dim": 8,
+            "layer_types": ["linear_attention", "full_attention"],
+        },
+    ),
+    "deepseek-v2": (
+        "DeepseekV2",
+        SMALL
+        | {
+            "num_key_value_heads": 4,
+            "q_lora_rank": 16,
+            "kv_lora_rank": 16,
+            "qk_rope_head_dim": 8,
+            "qk_nope_head_dim": 8,
+            "v_head_dim": 8,
+            "n_routed_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 24,
+            "n_shared_experts": 1,
+            "first_k_dense_replace": 1,
+        },
+    ),
     "gpt2": (
         "GPT2",
         {
@@ -134,6 +167,7 @@ REFUSED = {
     ("falcon-mamba", "exported"): "Constraints violated",
     ("mamba", "pretrained"): "keeps no caches",
     ("falcon-mamba", "pretrained"): "keeps no caches",
+    ("qwen3-next", "pretrained"): "keeps no caches",
     ("whisper", "pretrained"): "main input is input_features",
 }
 
