@@ -7,6 +7,7 @@ import torch
 from . import _aten_complex, _aten_indices, _aten_layers, _aten_linalg  # noqa: F401: they register
 from . import _aten_ops, _aten_shapes, _aten_wide  # noqa: F401
 from ._aten import COMPLEX, HANDLERS, Importer
+from ._conditions import Conditions
 from ._errors import BadInput, Unsupported
 from ._graph import load
 
@@ -25,6 +26,8 @@ def from_exported(program, input_names, input_dims, options):
     """As fusion.from_exported() says."""
     if isinstance(program, (str, os.PathLike)):
         program = torch.export.load(os.fspath(program))
+    names = dict(zip(program.graph_signature.user_inputs, input_names or []))
+    conditions = Conditions(program, [names.get(each, each) for each in program.graph_signature.user_inputs])
     program = program.run_decompositions(decompositions(torch.export.default_decompositions()))
     signature = program.graph_signature
     if signature.buffers_to_mutate or getattr(signature, "user_inputs_to_mutate", None):
@@ -53,7 +56,9 @@ def from_exported(program, input_names, input_dims, options):
     )
     model = importer.run(lambda count: _output_names(program, count))
     weights = weight_tensors(importer.given)
-    return load(model, weights=weights, **{"name": "exported program", **options})
+    graph = load(model, weights=weights, **{"name": "exported program", **options})
+    graph._conditions = conditions or None
+    return graph
 
 
 def weight_tensors(tensors):

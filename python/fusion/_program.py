@@ -70,11 +70,22 @@ class Program(HasPorts):
     def __init__(self, core, graph=None):
         self._core, self._graph = core, graph
         self._call = core.call
+        self._conditions = graph and graph._conditions
 
     def __call__(self, *inputs, **named):
         if inputs:
             named = self._by_name(inputs, named)
+        if self._conditions:
+            self._check(named)
         return self._call(named, self._typed)
+
+    def _check(self, named):
+        broken = self._conditions.broken(named)
+        if broken:
+            raise BadInput(
+                f"the exported program is for sizes with {broken}, which torch.export found with its example: "
+                "export it for sizes as these"
+            )
 
     def _by_name(self, inputs, named):
         """What was given by position, and by name, as one dict."""
@@ -104,7 +115,10 @@ class Program(HasPorts):
         """A call with fusion.Tensors as results, a dict by output's name. `inputs`: tensors by name.
         `stream`: a cudaStream_t as int, where the run is queued and not waited for; None: the results are there on
         return. Raises BadInput as a call does."""
-        return self._core.run(dict(inputs), stream)
+        inputs = dict(inputs)
+        if self._conditions:
+            self._check(inputs)
+        return self._core.run(inputs, stream)
 
     def fetch(self, tensors):
         """Dense numpy arrays of fusion.Tensors by name, after all that was queued so far."""

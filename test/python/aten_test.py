@@ -208,6 +208,29 @@ class AtenTest(unittest.TestCase):
         left = [reason for report in fusion.torch_reports() for _, reason in report.left]
         self.assertEqual([reason for reason in left if "special_i1" not in reason], [])
 
+    def test_sizes_that_an_export_is_not_for(self):
+        """The branch is taken by the example's size: other sizes would give other numbers without a word."""
+
+        class Module(torch.nn.Module):
+            def forward(self, x, others):
+                rows = x + others["y"][0]
+                return {"rows": rows + 1 if x.shape[1] > 8 else rows}
+
+        dynamic = getattr(torch.export.Dim, "DYNAMIC", torch.export.Dim.AUTO)
+        example = (torch.randn(2, 5, 4), {"y": [torch.randn(2, 5, 4)]})
+        shapes = ({0: dynamic, 1: dynamic}, {"y": [{0: dynamic, 1: dynamic}]})
+        exported = torch.export.export(Module(), example, dynamic_shapes=shapes)
+        if not getattr(exported, "_guards_code", None):
+            self.skipTest("this torch.export does not say what it found")
+        program = fusion.compile(fusion.from_exported(exported, input_names=["x", "y"]), device="cpu")
+        for batch, rows in ((3, 8), (1, 1)):
+            x = torch.randn(batch, rows, 4)
+            self.assertTrue(torch.equal(program(x, x)["rows"], x + x))
+        x = torch.randn(3, 9, 4)
+        for call in (lambda: program(x=x, y=x), lambda: program.run({"x": x, "y": x})):
+            with self.assertRaisesRegex(fusion.BadInput, r"is for sizes with [xy].shape.1. <= 8"):
+                call()
+
     def test_complex_numbers(self):
         """As rotations by polar() have them; they may be inputs and results of a piece."""
         table = torch.polar(torch.ones(5, 8), torch.randn(5, 8))
