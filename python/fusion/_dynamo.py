@@ -233,8 +233,6 @@ class _Piece(torch.nn.Module):
         }
         result = next(node for node in self.graph_module.graph.nodes if node.op == "output")
         self.single = isinstance(result.args[0], torch.fx.Node)
-        made = [result.args[0]] if self.single else result.args[0]
-        self.complex = [index for index, node in enumerate(made) if is_complex(node.meta.get("val"))]
         importer = Importer(self.graph_module, weights, within_torch=True)
         self.outputs = []
 
@@ -243,6 +241,8 @@ class _Piece(torch.nn.Module):
             return self.outputs
 
         model = importer.run(names)
+        made = [result.args[0]] if self.single else result.args[0]
+        self.complex = [index for index, node in enumerate(made) if is_complex(node.meta["val"])]
         order = {node: index for index, node in enumerate(self.placeholders)}
         self.inputs = [(name, order[node]) for name, node in importer.inputs]
         graph = load(

@@ -6,7 +6,7 @@ import torch
 
 from . import _aten_complex, _aten_indices, _aten_layers, _aten_linalg  # noqa: F401: they register
 from . import _aten_ops, _aten_shapes, _aten_wide  # noqa: F401
-from ._aten import COMPLEX, HANDLERS, Importer
+from ._aten import HANDLERS, Importer
 from ._conditions import Conditions
 from ._errors import BadInput, Unsupported
 from ._graph import load
@@ -16,8 +16,7 @@ def decompositions(table):
     """Without those of ops that are imported as they are."""
     for op in list(table):
         name = op._schema.name.split("::")[-1] if isinstance(op, torch._ops.OpOverload) else None
-        names = {name, f"{name}.{op._overloadname}"} if name and op.namespace == "aten" else set()
-        if names & (HANDLERS.keys() | COMPLEX.keys()):
+        if name and op.namespace == "aten" and (name in HANDLERS or f"{name}.{op._overloadname}" in HANDLERS):
             table.pop(op)
     return table
 
