@@ -12,10 +12,11 @@ class Conditions:
     """`program`: a torch.export.ExportedProgram; `names`: what its inputs are called here, in their order."""
 
     def __init__(self, program, names):
-        places = _places(program, names)
+        texts = getattr(program, "_guards_code", None) or []  # newer releases have it
+        places = _places(program, names) if texts else {}
         self._checks = []  # (as a user reads it, code, the inputs whose shapes it needs)
         self._held = set()  # shapes for which all of them do
-        for text in getattr(program, "_guards_code", None) or []:
+        for text in texts:
             used = [places.get(place) for place, _ in _SIZE.findall(text)]
             code = _SIZE.sub(lambda found: f"shapes[{places.get(found[1])!r}][{found[2]}]", text)
             if None not in used and "L[" not in code:
