@@ -65,6 +65,19 @@ def index(m, node, x, indices):
     return _moved_back(m, m.op("GatherND", [front, places]), rank, first, len(shape))
 
 
+@handler("unfold")
+def unfold(m, node, x, dimension, size, step):
+    """Windows side by side, of which each has its elements in a last dim."""
+    rank = len(m.shape(x))
+    axis, length = axis_of(dimension, rank), number(size, "how long a window is")
+    stride = m.scalar(number(step, "the step"), "int64")
+    count = m.operand(m.shape(node)[axis], "int64")
+    first = m.op("Mul", [m.op("Range", [m.scalar(0, "int64"), count, m.scalar(1, "int64")]), stride])
+    places = m.op("Add", [m.op("Unsqueeze", [first, m.b.ints([1])]), m.b.ints(range(length))])
+    windows = m.op("Gather", [x, places], axis=axis)
+    return m.op("Transpose", [windows], perm=[i for i in range(rank + 1) if i != axis + 1] + [axis + 1])
+
+
 @handler("repeat_interleave.self_int")
 def repeat_interleave(m, node, x, repeats, dim=None, *, output_size=None):
     if dim is None or not isinstance(repeats, int):

@@ -177,6 +177,7 @@ class AtenTest(unittest.TestCase):
             "by a quotient rounded up": lambda x: pad(x, (0, 0, -(-x.shape[1] // 8), 0), value=2.0),
             "what is cut off": lambda x: pad(x, (0, 0, 4 - x.shape[1], 0)),
             "rows with a step": every_third,
+            "windows": lambda x: x.unfold(1, 3, 2) + x.unfold(-1, 3, 1)[..., :1].amax(2, keepdim=True)[:, :1],
             "no rows": lambda x: torch.cat((x[:, :0].unsqueeze(1), x.unsqueeze(1)), 2),
         }.items():
 
