@@ -75,7 +75,7 @@ class Graph(HasPorts):
 
     def __init__(self, core, name):
         self._core, self.name = core, name
-        self._conditions = None  # on the sizes of inputs, see _conditions.py
+        self._conditions = None  # on the sizes of inputs, see _exported_sizes.py
 
     @with_options
     def explain(self, what="mlir", **options):
