@@ -5,19 +5,20 @@ import operator
 import torch
 
 from . import _onnx
+from ._aten_sizes import Sizes
 from ._errors import Unsupported
 
 HANDLERS = {}
 COMPLEX = {}  # of ops that take or make complex tensors
 
 
-def handler(*names, handlers=HANDLERS):
+def handler(*names, tables=(HANDLERS,)):
     """Registers a function (importer, node, *args, **kwargs) -> name of the value, or a list of names, for
     ops by name."""
 
     def register(function):
-        for name in names:
-            handlers[name] = function
+        for table in tables:
+            table.update(dict.fromkeys(names, function))
         return function
 
     return register
@@ -36,8 +37,8 @@ def op_name(node):
 def find(node):
     """The handler of a node: of its overload, or of all overloads."""
     name = op_name(node)
-    handlers = COMPLEX if any(is_complex(each) for each in _tensors(node)) else HANDLERS
-    return None if name is None else handlers.get(name) or handlers.get(name.rsplit(".", 1)[0])
+    table = COMPLEX if any(is_complex(each) for each in _tensors(node)) else HANDLERS
+    return None if name is None else table.get(name) or table.get(name.rsplit(".", 1)[0])
 
 
 def is_complex(value):
@@ -113,11 +114,7 @@ class Importer:
         self.values = {}  # node -> name, or list of names
         self.given = {}  # weight's name -> tensor
         self.inputs = []  # (name, placeholder) of the model's inputs, in order
-        self._symbols = {}  # symbol -> (input's name, dim, factor, sum): the size is factor * symbol + sum
-        self._linear = {}  # the same of symbols that are no dim by themselves
-        self._others = {}  # expression of several symbols -> (input's name, dim) that it is
-        self._given_sizes = {}  # symbol -> (placeholder of a number that is factor * symbol + sum, factor, sum)
-        self.lengths = {}  # of `inputs` those that are made for such a number -> (factor, sum)
+        self._known_sizes = Sizes(self.b, self.op, self.inputs)
         self._path = ""
 
     def run(self, output_names):
@@ -166,23 +163,11 @@ class Importer:
             self.b.input(name, self._type(node, value), dims)
             for axis, dim in enumerate(value.shape):
                 if isinstance(dim, torch.SymInt):
-                    self._learn(dim.node.expr, name, axis)
+                    self._known_sizes.learn_dim(dim.node.expr, name, axis)
             self.inputs.append((name, node))
             self.values[node] = name
-        elif isinstance(value, torch.SymInt) and _linear(value.node.expr):
-            symbol, factor, rest = _linear(value.node.expr)
-            self._given_sizes.setdefault(symbol, (node, factor, rest))
-
-    def _learn(self, expr, name, axis):
-        """What a dim of an input says about symbols: itself, or one in 2*s + 3."""
-        if expr.is_symbol:
-            self._symbols.setdefault(str(expr), (name, axis, 1, 0))
-        elif found := _linear(expr):
-            symbol, factor, rest = found
-            if factor > 0:
-                self._linear.setdefault(symbol, (name, axis, factor, rest))
-        else:
-            self._others.setdefault(expr, (name, axis))
+        elif isinstance(value, torch.SymInt):
+            self._known_sizes.learn_number(value.node.expr, node)
 
     def _attribute(self, node):
         tensor = self.gm
@@ -287,6 +272,11 @@ class Importer:
     def shape(self, node):
         return node.meta["val"].shape
 
+    def held(self, node):
+        """The shape in which a tensor is held: of a complex one with a last dim for its two parts."""
+        shape = list(self.shape(node))
+        return [*shape, 2] if is_complex(self.meta(node)) else shape
+
     def tensor(self, tensor):
         """A small tensor as a constant."""
         tensor = tensor.detach().cpu().contiguous()
@@ -323,6 +313,12 @@ class Importer:
             return self.b.ints([self._number(arg) for arg in args])
         return self.op("Concat", [self.size(arg) for arg in args], axis=0)
 
+    @property
+    def lengths(self):
+        """Of `inputs` those whose length makes a number that is given: {name: (factor, sum)}, where it is
+        factor * length + sum."""
+        return self._known_sizes.lengths
+
     def fixed(self, size, what):
         """A size as a number: where it is none, and the graph is compiled for the sizes of a call, that of this
         call, which then are the only ones that it is for."""
@@ -344,81 +340,11 @@ class Importer:
             return self.b.ints([int(value)])
         if not isinstance(value, torch.SymInt):
             raise Unsupported(f"{arg} is no size")
-        return self._expression(value.node.expr, value.node.shape_env)
-
-    def _expression(self, e, bounds):
-        """`bounds`: the ShapeEnv that knows them."""
-        if e.is_Integer:
-            return self.b.ints([int(e)])
-        if e in self._others and not all(self._is_known(str(symbol)) for symbol in e.free_symbols):
-            name, axis = self._others[e]
-            return self.op("Shape", [name], start=axis, end=axis + 1)
-        if e.is_Symbol:
-            if str(e) not in self._symbols and str(e) in self._linear:
-                self._symbols[str(e)] = self._linear[str(e)]
-            if str(e) not in self._symbols and str(e) in self._given_sizes:
-                self._size_input(str(e), *self._given_sizes[str(e)])
-            if str(e) not in self._symbols:
-                raise Unsupported(
-                    f"the size {e} is no dim of an input: it depends on the contents of a tensor"
-                )
-            name, axis, factor, rest = self._symbols[str(e)]
-            size = self.op("Shape", [name], start=axis, end=axis + 1)
-            size = self.op("Sub", [size, self.b.ints([rest])]) if rest else size
-            return self.op("Div", [size, self.b.ints([factor])]) if factor != 1 else size
-        kind = type(e).__name__
-        folds = {
-            "Add": "Add",
-            "Mul": "Mul",
-            "FloorDiv": "Div",
-            "CleanDiv": "Div",
-            "Max": "Max",
-            "Min": "Min",
-            "Mod": "Mod",
-            "PythonMod": "Mod",
-        }
-        if kind == "Pow" and e.args[1].is_Integer and e.args[1] > 0:
-            args = [e.args[0]] * int(e.args[1])
-            kind = "Mul"
-        else:
-            args = e.args
-        if kind not in folds:
-            raise Unsupported(f"a size that is {e}")
-        result = self._expression(args[0], bounds)
-        for arg in args[1:]:
-            other = self._expression(arg, bounds)
-            if kind == "FloorDiv" and not bounds.bound_sympy(args[0]).lower >= 0:
-                # ONNX's Div rounds towards zero; its Mod has the divisor's sign, as Python's.
-                result = self.op("Sub", [result, self.op("Mod", [result, other])])
-            result = self.op(folds[kind], [result, other])
-        return result
-
-    def _is_known(self, symbol):
-        return symbol in self._symbols or symbol in self._linear or symbol in self._given_sizes
-
-    def _size_input(self, symbol, node, factor, rest):
-        """A number that no tensor's dim is, where `node` is factor * number + rest: an input whose length it
-        is."""
-        name = self.b.fresh("size")
-        self.b.input(name, "bool", [symbol])
-        self.inputs.append((name, node))
-        self.lengths[name] = (factor, rest)
-        self._symbols[symbol] = (name, 0, 1, 0)
+        return self._known_sizes.value(value.node.expr, value.node.shape_env)
 
     def reshape(self, value, sizes):
         """To sizes of which -1 is one at most; one of 0 is that."""
         return self.op("Reshape", [value, sizes if isinstance(sizes, str) else self.sizes(sizes)], allowzero=1)
-
-
-def _linear(expr):
-    """(symbol's name, factor, sum) of factor * symbol + sum; None of other expressions."""
-    if len(expr.free_symbols) != 1:
-        return None
-    (symbol,) = expr.free_symbols
-    factor = expr.coeff(symbol)
-    rest = expr - factor * symbol
-    known = factor.is_Integer and factor != 0 and rest.is_Integer
-    return (str(symbol), int(factor), int(rest)) if known else None
 
 
 def module_path(node):

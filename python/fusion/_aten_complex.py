@@ -2,12 +2,11 @@
 holds the real and the imaginary part."""
 
 from ._aten import COMPLEX, Unsupported, handler, is_complex, real_type
-from ._aten_shapes import axis_of
 
 
 def complex_handler(*names):
     """As handler(), of ops that take complex tensors or make them."""
-    return handler(*names, handlers=COMPLEX)
+    return handler(*names, tables=(COMPLEX,))
 
 
 def _parts(m, x):
@@ -96,53 +95,3 @@ def sum_of(m, node, a, b, alpha=1):
 @complex_handler("neg")
 def negative(m, node, x):
     return m.op("Neg", [x])
-
-
-@complex_handler("view.default", "_unsafe_view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze")
-def view(m, node, x, *rest, **options):
-    return m.reshape(m.value(x), [*m.shape(node), 2])
-
-
-@complex_handler("expand")
-def expand(m, node, x, size, implicit=False):
-    return m.op("Expand", [x, m.sizes([*m.shape(node), 2])])
-
-
-@complex_handler("transpose.int", "permute")
-def transpose(m, node, x, *dims):
-    rank = len(m.shape(x))
-    perm = [axis_of(d, rank) for d in dims[0]] if len(dims) == 1 else list(range(rank))
-    if len(dims) == 2:
-        perm[dims[0]], perm[dims[1]] = perm[dims[1]], perm[dims[0]]
-    return m.op("Transpose", [x], perm=[*perm, rank])
-
-
-@complex_handler("slice.Tensor")
-def slice_of(m, node, x, dim=0, start=None, end=None, step=1):
-    end = 2**63 - 1 if end is None else end
-    axis = m.b.ints([axis_of(dim, len(m.shape(x)))])
-    return m.op("Slice", [x, m.size(start or 0), m.size(end), axis, m.size(step)])
-
-
-@complex_handler("select.int")
-def select(m, node, x, dim, index):
-    index = m.op("Squeeze", [m.size(index), m.b.ints([0])])
-    return m.op("Gather", [x, index], axis=axis_of(dim, len(m.shape(x))))
-
-
-@complex_handler("index_select")
-def index_select(m, node, x, dim, index):
-    return m.op("Gather", [x, index], axis=axis_of(dim, len(m.shape(x))))
-
-
-@complex_handler("index.Tensor")
-def index_of(m, node, x, indices):
-    given = [(axis, each) for axis, each in enumerate(indices) if each is not None]
-    if len(given) != 1 or m.dtype(given[0][1]) == "bool":
-        raise Unsupported("by several indices, or a mask")
-    return m.op("Gather", [x, given[0][1]], axis=given[0][0])
-
-
-@complex_handler("cat")
-def cat(m, node, tensors, dim=0):
-    return m.op("Concat", list(tensors), axis=axis_of(dim, len(m.shape(node))))

@@ -3,7 +3,7 @@
 import torch
 
 from ._aten import Unsupported, handler, number, op_name
-from ._aten_shapes import axis_of
+from ._aten_shapes import BOTH, axis_of
 
 
 @handler("embedding")
@@ -11,7 +11,7 @@ def embedding(m, node, weight, indices, *rest, **options):
     return m.op("Gather", [weight, indices], axis=0)
 
 
-@handler("index_select")
+@handler("index_select", tables=BOTH)
 def index_select(m, node, x, dim, index):
     return m.op("Gather", [x, index], axis=axis_of(dim, len(m.shape(x))))
 
@@ -49,7 +49,7 @@ def _moved_back(m, value, rank, first, count):
     return m.op("Transpose", [value], perm=order)
 
 
-@handler("index.Tensor")
+@handler("index.Tensor", tables=BOTH)
 def index(m, node, x, indices):
     if any(m.dtype(i) == "bool" for i in indices if i is not None):
         raise Unsupported("by a mask: the size of the result depends on its contents")
@@ -60,8 +60,8 @@ def index(m, node, x, indices):
     places = _places(m, given, shape)
     if first == 0:
         return m.op("GatherND", [x, places])
-    front = _moved(m, m.value(x), len(m.shape(x)), first, len(given))
-    rank = len(m.shape(x)) - len(given) + len(shape)
+    front = _moved(m, m.value(x), len(m.held(x)), first, len(given))
+    rank = len(m.held(x)) - len(given) + len(shape)
     return _moved_back(m, m.op("GatherND", [front, places]), rank, first, len(shape))
 
 

@@ -26,8 +26,8 @@ def solve_triangular(m, node, a, b, *, upper, left=True, unitriangular=False):
 
 
 def _inverse(m, matrix, lead, rows, dtype):
-    """Of a lower triangle whose diagonal is taken for ones: from the inverses of blocks along it, each twice as
-    large as the ones before, since [[A, 0], [C, D]]^-1 is [[A^-1, 0], [-D^-1 C A^-1, D^-1]]."""
+    """Of a lower triangle whose diagonal is taken for ones: from the inverses of blocks along it, each twice
+    as large as the ones before, since [[A, 0], [C, D]]^-1 is [[A^-1, 0], [-D^-1 C A^-1, D^-1]]."""
     size = 1 << (rows - 1).bit_length()
     if size > rows:  # with rows of the identity
         matrix = m.op("Pad", [matrix, m.b.ints([0] * (2 * len(lead) + 2) + [size - rows] * 2)])
@@ -35,7 +35,8 @@ def _inverse(m, matrix, lead, rows, dtype):
     side = 1
     while side < size:
         pairs = size // (2 * side)
-        above, below = m.op("Split", [m.reshape(blocks, [*lead, pairs, 2 * side, side])], outputs=2, axis=-2)
+        blocks = m.reshape(blocks, [*lead, pairs, 2 * side, side])
+        above, below = m.op("Split", [blocks], outputs=2, axis=-2, num_outputs=2)
         corner = m.op("MatMul", [m.op("MatMul", [below, _corners(m, matrix, lead, pairs, side)]), above])
         zeros = m.op("Expand", [m.scalar(0, dtype), m.sizes([*lead, pairs, side, side])])
         above = m.op("Concat", [above, zeros], axis=-1)
@@ -49,7 +50,7 @@ def _inverse(m, matrix, lead, rows, dtype):
 
 
 def _corners(m, matrix, lead, pairs, side):
-    """[..., pairs, side, side]: of each block of 2 * side along the diagonal the quarter at the lower left."""
+    """[..., pairs, side, side]: of each block of 2 * side along the diagonal the lower left quarter."""
     rank = len(lead)
     tiles = m.reshape(matrix, [*lead, pairs, 2 * side, pairs, 2 * side])
     tiles = m.op("Transpose", [tiles], perm=[*range(rank), rank, rank + 2, rank + 1, rank + 3])

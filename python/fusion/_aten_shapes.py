@@ -2,7 +2,10 @@
 
 import torch
 
-from ._aten import Unsupported, handler, number
+from ._aten import COMPLEX, HANDLERS, Unsupported, handler, number
+
+
+BOTH = HANDLERS, COMPLEX  # of ops that move elements, whatever these are
 
 
 def axis_of(axis, rank):
@@ -15,17 +18,18 @@ def transposed(m, node, x):
     return m.op("Transpose", [x], perm=list(range(rank))[::-1])
 
 
-@handler("transpose.int", "swapaxes")
+@handler("transpose.int", "swapaxes", tables=BOTH)
 def transpose(m, node, x, a, b):
-    perm = list(range(len(m.shape(x))))
+    perm = list(range(len(m.held(x))))
+    a, b = (axis_of(each, len(m.shape(x))) for each in (a, b))
     perm[a], perm[b] = perm[b], perm[a]
     return m.op("Transpose", [x], perm=perm)
 
 
-@handler("permute")
+@handler("permute", tables=BOTH)
 def permute(m, node, x, dims):
     rank = len(m.shape(x))
-    return m.op("Transpose", [x], perm=[axis_of(d, rank) for d in dims])
+    return m.op("Transpose", [x], perm=[*(axis_of(d, rank) for d in dims), *range(rank, len(m.held(x)))])
 
 
 @handler(
@@ -38,14 +42,15 @@ def permute(m, node, x, dims):
     "_reshape_alias",
     "squeeze",
     "unsqueeze",
+    tables=BOTH,
 )
 def view(m, node, x, *rest, **options):
-    return m.reshape(m.value(x), list(m.shape(node)))
+    return m.reshape(m.value(x), m.held(node))
 
 
-@handler("expand")
+@handler("expand", tables=BOTH)
 def expand(m, node, x, size, implicit=False):
-    return m.op("Expand", [x, m.sizes(list(m.shape(node)))])
+    return m.op("Expand", [x, m.sizes(m.held(node))])
 
 
 @handler("repeat")
@@ -55,7 +60,7 @@ def repeat(m, node, x, repeats):
     return m.op("Tile", [value, m.sizes(repeats)])
 
 
-@handler("slice.Tensor")
+@handler("slice.Tensor", tables=BOTH)
 def slice_tensor(m, node, x, dim=0, start=None, end=None, step=1):
     axis = axis_of(dim, len(m.shape(x)))
     if start in (None, 0) and step == 1 and m.shape(node)[axis] is m.shape(x)[axis]:
@@ -66,20 +71,20 @@ def slice_tensor(m, node, x, dim=0, start=None, end=None, step=1):
     )
 
 
-@handler("narrow")
+@handler("narrow", tables=BOTH)
 def narrow(m, node, x, dim, start, length):
     first = m.size(start)
     return m.op("Slice", [x, first, m.op("Add", [first, m.size(length)]), m.b.ints([dim])])
 
 
-@handler("select.int")
+@handler("select.int", tables=BOTH)
 def select(m, node, x, dim, index):
     return m.op(
         "Gather", [x, m.op("Squeeze", [m.size(index), m.b.ints([0])])], axis=axis_of(dim, len(m.shape(x)))
     )
 
 
-@handler("cat", "concat")
+@handler("cat", "concat", tables=BOTH)
 def cat(m, node, tensors, dim=0):
     dtype = m.dtype(node)
     kept = [

@@ -7,8 +7,8 @@ import torch
 from . import _aten_complex, _aten_indices, _aten_layers, _aten_linalg  # noqa: F401: they register
 from . import _aten_ops, _aten_shapes, _aten_wide  # noqa: F401
 from ._aten import HANDLERS, Importer
-from ._exported_sizes import Conditions
 from ._errors import BadInput, Unsupported
+from ._exported_sizes import Conditions
 from ._graph import load
 
 
