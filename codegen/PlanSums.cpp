@@ -84,17 +84,24 @@ void PlanBuilder::linkSum(const Region &region, const KernelContext &context,
   auto isLinked = [](const Alternative &alternative) { return alternative.linked.has_value(); };
   for (auto [alternative, emitter] : llvm::zip(matmul.alternatives, lastMatmul->emitters)) {
     alternative.linked = linkedLaunch(lastMatmul->region, sending, emitter, lastMatmul->outputs);
-    if (alternative.linked)
+    if (alternative.linked) {
+      alternative.link = Alternative::Link::First;
       alternative.linked->sumsOver = region.summedAxis();
+    }
   }
   if (llvm::none_of(matmul.alternatives, isLinked))
     return;
   for (auto [alternative, emitter] : llvm::zip(sum.alternatives, emitters))
-    if (alternative.collective->algorithm == CollectiveAlgorithm::OneShot)
+    if (alternative.collective->algorithm == CollectiveAlgorithm::OneShot) {
       alternative.linked = linkedLaunch(region, receiving, emitter, outputs);
+      if (alternative.linked)
+        alternative.link = Alternative::Link::Last;
+    }
   if (llvm::none_of(sum.alternatives, isLinked))
-    for (Alternative &alternative : matmul.alternatives)
+    for (Alternative &alternative : matmul.alternatives) {
       alternative.linked.reset();
+      alternative.link = Alternative::Link::None;
+    }
 }
 
 Result<std::vector<Alternative>> PlanBuilder::sumByLibrary(const Region &region, const KernelContext &context,

@@ -37,7 +37,8 @@ std::string outline(const ProgramPlan &plan, const Step &step) {
   std::string text;
   std::map<BufferId, BufferId> numbers;
   for (Alternative &alternative : renamed.alternatives) {
-    alternative.linked.reset(); // which is not measured
+    alternative.link = Alternative::Link::None; // which is not measured
+    alternative.linked.reset();
     for (KernelLaunch &launch : alternative.launches) {
       launch.location.clear();
       for (KernelArgument &argument : launch.arguments)

@@ -133,30 +133,27 @@ private:
       skipped = true;
       return {};
     }
-    uint32_t chosen = fitting->front();
-    if (step.choice == Step::Choice::Ranks) {
-      Result<uint32_t> agreed = chooseAlgorithm(number, *fitting);
-      if (!agreed)
-        return agreed.error();
-      chosen = *agreed;
-    } else if (step.choice == Step::Choice::Measurement && measured) {
-      chosen = measured(number, *fitting);
-    }
-    result.chosen.push_back(chosen);
-    const Alternative &alternative = step.alternatives[chosen];
-    uint32_t launch = index.steps[number].alternatives[chosen].firstLaunch;
-    const bool isSum = step.choice == Step::Choice::Ranks;
-    if (!isSum && alternative.linked) {
-      Result<bool> links = nextStepLinks(number);
+    Result<uint32_t> chosen = chosenOf(number, *fitting);
+    if (!chosen)
+      return chosen.error();
+    result.chosen.push_back(*chosen);
+    const Alternative &alternative = step.alternatives[*chosen];
+    uint32_t launch = index.steps[number].alternatives[*chosen].firstLaunch;
+    if (alternative.link == Alternative::Link::First) {
+      Result<bool> links = isLinkedFrom(number);
       if (!links)
         return links.error();
-      linksNext = *links;
+      isLinked = *links;
     }
-    if (isSum ? std::exchange(linksNext, false) : linksNext) {
-      if (Status status = addLaunch(launch + 1, alternative); !status)
+    if (isLinked) {
+      if (alternative.link == Alternative::Link::Between)
+        return {};
+      isLinked = alternative.link == Alternative::Link::First;
+      launch += static_cast<uint32_t>(alternative.launches.size());
+      if (Status status = addLaunch(launch, alternative); !status)
         return status;
-      if (result.states[launch + 1] == ShapePlan::State::Launched)
-        result.launches.back().runsBesidePrevious = isSum;
+      if (result.states[launch] == ShapePlan::State::Launched)
+        result.launches.back().runsBesidePrevious = step.choice == Step::Choice::Ranks;
       return {};
     }
     for (size_t i = 0; i < alternative.launches.size(); ++i)
@@ -165,17 +162,29 @@ private:
     return {};
   }
 
-  /// Whether the step after this one sums over ranks by an alternative with a linked launch.
-  Result<bool> nextStepLinks(size_t number) {
-    const size_t next = number + 1;
-    if (inRounds || next == plan.steps.size() || plan.steps[next].choice != Step::Choice::Ranks)
-      return false;
-    Result<std::vector<uint32_t>> fitting = candidatesOf(next);
-    if (!fitting || fitting->empty())
-      return fitting ? Result<bool>(false) : Result<bool>(fitting.error());
-    Result<uint32_t> agreed = chooseAlgorithm(next, *fitting);
-    return agreed ? Result<bool>(plan.steps[next].alternatives[*agreed].linked.has_value())
-                  : Result<bool>(agreed.error());
+  /// Whether the steps behind the first of a link take alternatives up to the last of it.
+  Result<bool> isLinkedFrom(size_t number) {
+    using Link = Alternative::Link;
+    for (size_t next = number + 1; !inRounds && next < plan.steps.size(); ++next) {
+      Result<std::vector<uint32_t>> fitting = candidatesOf(next);
+      if (!fitting || fitting->empty())
+        return fitting ? Result<bool>(false) : Result<bool>(fitting.error());
+      Result<uint32_t> chosen = chosenOf(next, *fitting);
+      if (!chosen)
+        return chosen.error();
+      const Link link = plan.steps[next].alternatives[*chosen].link;
+      if (link != Link::Between)
+        return link == Link::Last;
+    }
+    return false;
+  }
+
+  /// Which of its candidates a step takes.
+  Result<uint32_t> chosenOf(size_t number, const std::vector<uint32_t> &fitting) {
+    const Step::Choice choice = plan.steps[number].choice;
+    if (choice == Step::Choice::Ranks)
+      return chooseAlgorithm(number, fitting);
+    return choice == Step::Choice::Measurement && measured ? measured(number, fitting) : fitting.front();
   }
 
   Result<std::vector<uint32_t>> candidatesOf(size_t number) {
@@ -373,7 +382,7 @@ private:
   const MeasuredChoice &measured;
   ShapePlan result;
   bool skipped = false;  ///< the launch before had nothing to do
-  bool linksNext = false; ///< the step before has launched a matmul that sends its result for this one's sum
+  bool isLinked = false; ///< the first of a link has been launched, the last not yet
   bool inRounds = false; ///< of a loop: each follows itself too
 };
 

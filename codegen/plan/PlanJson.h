@@ -7,7 +7,7 @@
 namespace fusion::plan_json {
 
 /// Raised whenever a field changes its meaning: an older plan in a cache is then rejected, not misread.
-constexpr int formatVersion = 11;
+constexpr int formatVersion = 12;
 
 // The names of enumerators, in their order.
 constexpr const char *parameterKinds[] = {"pointer", "int64", "tensor_map", "workspace", "exchange"};
@@ -16,6 +16,7 @@ constexpr const char *swizzles[] = {"none", "32", "64", "128"};
 constexpr const char *l2Promotions[] = {"none", "64", "128", "256"};
 constexpr const char *outOfBounds[] = {"zeros", "nan"};
 constexpr const char *workspaceContents[] = {"undefined", "zeroed", "kept_zero"};
+constexpr const char *links[] = {"none", "first", "between", "last"};
 constexpr const char *collectiveAlgorithms[] = {"one-shot", "two-shot", "library"};
 constexpr const char *choices[] = {"predicate", "measurement", "ranks"};
 

@@ -165,6 +165,13 @@ static std::string launchText(const ProgramPlan &plan, const KernelLaunch &launc
                      launchTitle(launch), placeOf(launch));
 }
 
+/// When the alternative's linked launch stands for its others.
+static std::string_view linkText(const ProgramPlan &plan, const Alternative &alternative) {
+  if (alternative.link == Alternative::Link::Last)
+    return alternative.collective ? "where the addends have been sent" : "where squares have been summed up";
+  return alternative.linked->sumsOver.empty() ? "summing up squares" : "sending to all ranks";
+}
+
 /// `4: kernel <<<…>>> (…)`, or a heading and a line for each alternative, followed by its launches:
 ///   5: the first of 3 alternatives
 ///     when n in 1 … 8: …
@@ -192,10 +199,7 @@ static std::string stepText(const ProgramPlan &plan, const Step &step, size_t nu
     for (const KernelLaunch &launch : alternative.launches)
       text += fmt::format("{}{}\n", isOne ? "" : "    ", launchText(plan, launch));
     if (alternative.linked)
-      text +=
-          fmt::format("    {}: {}\n",
-                      alternative.collective ? "where the addends have been sent" : "sending to all ranks",
-                      launchText(plan, *alternative.linked));
+      text += fmt::format("    {}: {}\n", linkText(plan, alternative), launchText(plan, *alternative.linked));
   }
   return text;
 }

@@ -210,11 +210,16 @@ struct Alternative {
   /// Empty else.
   std::string variant = {};
   std::optional<Collective> collective = {}; ///< where the ranks agree on an algorithm
-  /// Of a matmul whose result the next step sums over ranks, and of the sum: what is launched instead where
-  /// both alternatives that are chosen have such a launch, outside of repetitions. The matmul's kernel does
-  /// as its own and sends the result to all ranks; the sum's waits for what they have sent, and begins while
-  /// the matmul's is running. What that one reads and writes must not share memory with what this one writes.
-  std::optional<KernelLaunch> linked = {};
+  /// Steps one after the other are linked where the alternatives that are chosen are the First, perhaps one
+  /// Between, and the Last of a link, outside of repetitions. Then `linked` is launched instead, and of the
+  /// one between nothing.
+  /// The first is a matmul's. Where the last sums over ranks, the matmul's kernel does as its own and sends the
+  /// result to all ranks; the sum's waits for what they have sent, and begins while the matmul's is running.
+  /// What that one reads and writes must not share memory with what this one writes.
+  /// Where the last multiplies as well, behind a norm, the first kernel also sums up the squares of each row,
+  /// by which the last normalises rows while it multiplies. A norm of its own is the one between.
+  enum class Link : uint8_t { None, First, Between, Last } link = Link::None;
+  std::optional<KernelLaunch> linked = {}; ///< of the first and the last
 };
 /// Our kernel; another one of ours; a library's.
 inline constexpr const char *kernelVariant = "kernel", *otherKernelVariant = "other kernel",

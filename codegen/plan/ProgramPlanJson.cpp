@@ -151,6 +151,8 @@ static json toJson(const Alternative &alternative) {
                             {"gathers_rows", collective->gathersRows}};
   if (alternative.linked)
     result["linked"] = toJson(*alternative.linked);
+  if (alternative.link != Alternative::Link::None)
+    result["link"] = nameOf(links, alternative.link);
   return result;
 }
 

@@ -236,6 +236,8 @@ static Alternative readAlternative(const json &object) {
         jsonField<bool>(*found, "gathers_rows")};
   if (auto found = object.find("linked"); found != object.end())
     alternative.linked = readLaunch(*found);
+  if (object.contains("link"))
+    alternative.link = readEnum<Alternative::Link>(object, "link", links, "link");
   return alternative;
 }
 

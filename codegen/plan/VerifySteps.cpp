@@ -140,12 +140,15 @@ private:
     size_t step;
     const Alternative *alternative;
   };
-  /// Not what is between launches of one alternative, nor between alternatives of several steps that run
-  /// together: those for the same sizes, which alone choose.
+  /// Not what is between launches of one alternative, or linked ones, nor between alternatives of several
+  /// steps that run together: those for the same sizes, which alone choose.
   bool isSeen(BufferId buffer) const {
     if (plan.buffers[buffer].kind != BufferPlan::Kind::Temporary)
       return true;
-    const std::vector<User> &all = users.at(buffer);
+    const auto found = users.find(buffer);
+    if (found == users.end())
+      return false; // between linked launches
+    const std::vector<User> &all = found->second;
     const User &first = all.front();
     return !std::ranges::all_of(all, [&](const User &user) {
       return user.step == first.step || (plan.steps[user.step].choice == Step::Choice::Predicate &&
@@ -177,9 +180,13 @@ std::string problemOf(const Step &step, const Results &results) {
   for (const Alternative &alternative : step.alternatives) {
     if (results.of(alternative) != wanted)
       return "has alternatives that write other buffers than the first";
+    using Link = Alternative::Link;
+    const bool isEnd = alternative.link == Link::First || alternative.link == Link::Last;
+    if (alternative.linked.has_value() != isEnd)
+      return isEnd ? "is an end of a link without a linked launch" : "has a linked launch without a link";
     if (!alternative.linked)
       continue;
-    if (alternative.launches.size() != 1)
+    if (alternative.launches.size() != 1 && alternative.link == Link::First)
       return "has a linked launch instead of several";
     if (results.of(Alternative{{}, {*alternative.linked}}) != wanted)
       return "has a linked launch that writes other buffers";

@@ -295,11 +295,14 @@ ProgramPlan linkedPlan() {
   waiting.kernel = 3;
   pointer(waiting, 1).buffer = 3;
   plan.steps[0].alternatives[0].linked = sending;
+  plan.steps[0].alternatives[0].link = Alternative::Link::First;
   const Collective oneShot{CollectiveAlgorithm::OneShot, n * Dim(2), n * Dim(8)},
       twoShot{CollectiveAlgorithm::TwoShot, n * Dim(2), n * Dim(4)},
       byLibrary{CollectiveAlgorithm::Library, n * Dim(2), 0};
   plan.steps[1] = {Step::Choice::Ranks,
-                   {{{}, {sum}, {}, oneShot, waiting}, {{}, {sum}, {}, twoShot}, {{}, {sum}, {}, byLibrary}}};
+                   {{{}, {sum}, {}, oneShot, Alternative::Link::Last, waiting},
+                    {{}, {sum}, {}, twoShot},
+                    {{}, {sum}, {}, byLibrary}}};
   return plan;
 }
 
@@ -326,13 +329,54 @@ TEST(Alternatives, LinkedLaunchesAreTakenTogether) {
   ProgramPlan apart = plan; // another step comes between
   apart.steps.insert(apart.steps.begin() + 1, apart.steps[0]);
   apart.steps[1].alternatives[0].linked.reset();
+  apart.steps[1].alternatives[0].link = Alternative::Link::None;
   EXPECT_EQ(kernelsOf(apart, CollectiveAlgorithm::OneShot), (Kernels{0, 0, 1}));
   ProgramPlan alone = plan;
   alone.steps[0].alternatives[0].linked.reset();
+  alone.steps[0].alternatives[0].link = Alternative::Link::None;
   EXPECT_EQ(kernelsOf(alone, CollectiveAlgorithm::OneShot), (Kernels{0, 1})) << "nobody has sent";
   ProgramPlan repeated = plan; // the sum is of what the last round has made
   repeated.repetitions.push_back({0, 1, 2});
   EXPECT_EQ(kernelsOf(repeated, CollectiveAlgorithm::OneShot), (Kernels{0, 1}));
+}
+
+/// Nothing is launched of what is between the first and the last, unless one of these is not taken.
+TEST(Alternatives, ALinkLeavesOutWhatIsBetween) {
+  using Link = Alternative::Link;
+  auto kernelsOf = [](const ProgramPlan &plan) {
+    EXPECT_TRUE(verify(plan)) << verify(plan).error().message;
+    auto shapes = planShapes(plan, {{"n", 32}, {"tp_rank", 0}});
+    EXPECT_TRUE(shapes) << shapes.error().message;
+    std::vector<uint32_t> kernels;
+    for (const ShapePlan::Launch &launch : shapes->launches)
+      kernels.push_back(launch.kernel);
+    return kernels;
+  };
+  using Kernels = std::vector<uint32_t>;
+  ProgramPlan plan = rankedPlan(1);
+  const KernelLaunch first = onlyLaunch(plan, 0), last = onlyLaunch(plan, 1);
+  plan.kernels.push_back(plan.kernels[0]);
+  plan.kernels.push_back(plan.kernels[1]);
+  plan.kernels[2].name = "linked_first";
+  plan.kernels[3].name = "linked_last";
+  KernelLaunch linkedFirst = first, linkedLast = last;
+  linkedFirst.kernel = 2;
+  linkedLast.kernel = 3;
+  auto step = [](const KernelLaunch &launch, Link link, std::optional<KernelLaunch> linked = {}) {
+    return Step{Step::Choice::Predicate, {{{}, {launch}, {}, {}, link, std::move(linked)}}};
+  };
+  plan.steps = {step(first, Link::First, linkedFirst), step(first, Link::Between),
+                step(last, Link::Last, linkedLast)};
+  EXPECT_EQ(kernelsOf(plan), (Kernels{2, 3}));
+  ProgramPlan open = plan; // nothing follows that is the last
+  open.steps[2] = step(last, Link::None);
+  EXPECT_EQ(kernelsOf(open), (Kernels{0, 0, 1}));
+  ProgramPlan late = plan; // nothing has begun it
+  late.steps[0] = step(first, Link::None);
+  EXPECT_EQ(kernelsOf(late), (Kernels{0, 0, 1}));
+  ProgramPlan twice = plan; // the second one has a last that is not the first one's
+  twice.steps.insert(twice.steps.begin(), step(first, Link::First, linkedFirst));
+  EXPECT_EQ(kernelsOf(twice), (Kernels{0, 2, 3}));
 }
 
 /// The kernel that waits for what was sent writes while the one that sends it still reads and writes.

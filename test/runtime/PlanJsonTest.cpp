@@ -50,6 +50,7 @@ TEST(PlanJson, RanksAreKept) {
   ASSERT_TRUE(twoShot.collective);
   EXPECT_EQ(twoShot.collective->algorithm, CollectiveAlgorithm::TwoShot);
   EXPECT_EQ(twoShot.collective->roundBytes, Dim::symbol("n") * 8);
+  EXPECT_EQ(twoShot.link, Alternative::Link::Last);
   ASSERT_TRUE(twoShot.linked);
   EXPECT_EQ(twoShot.linked->kernel, 2u);
 }

@@ -25,7 +25,8 @@ inline ProgramPlan twoRanks() {
   launch.sumsOver = "tp";
   plan.kernels.insert(plan.kernels.end(), {exchange, call});
   const Collective collective{CollectiveAlgorithm::TwoShot, Dim::symbol("n") * 4, Dim::symbol("n") * 8};
-  plan.steps.push_back({Step::Choice::Ranks, {{{}, {launch}, {}, collective, launch}}});
+  plan.steps.push_back(
+      {Step::Choice::Ranks, {{{}, {launch}, {}, collective, Alternative::Link::Last, launch}}});
   return plan;
 }
 

@@ -45,8 +45,18 @@ TEST(PlanVerify, LinkedLaunchesAreChecked) {
   plan.steps[2].alternatives[0].linked->kernel = 17;
   EXPECT_NE(whyInvalid(plan).find("kernel 17 of 4"), std::string::npos);
   plan = twoRanks();
+  plan.steps[2].alternatives[0].link = Alternative::Link::First;
+  EXPECT_TRUE(verify(plan));
   plan.steps[2].alternatives[0].launches.push_back(onlyLaunch(plan, 2));
   EXPECT_NE(whyInvalid(plan).find("has a linked launch instead of several"), std::string::npos);
+  for (auto link : {Alternative::Link::None, Alternative::Link::Between}) {
+    plan = twoRanks();
+    plan.steps[2].alternatives[0].link = link;
+    EXPECT_NE(whyInvalid(plan).find("has a linked launch without a link"), std::string::npos);
+  }
+  plan = twoRanks();
+  plan.steps[2].alternatives[0].linked.reset();
+  EXPECT_NE(whyInvalid(plan).find("is an end of a link without a linked launch"), std::string::npos);
   plan = twoRanks();
   pointer(*plan.steps[2].alternatives[0].linked, 3) = {4, 0, /*written=*/true};
   EXPECT_NE(whyInvalid(plan).find("has a linked launch that writes other buffers"), std::string::npos);
@@ -227,8 +237,11 @@ TEST(PlanVerify, APartOfAWeightLiesInIt) {
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_EQ(back->buffers.back().window->starts, weight.window->starts);
   EXPECT_EQ(back->buffers.back().window->whole, weight.window->whole);
-  for (BufferPlan::Window bad : {BufferPlan::Window{{4, 6}, {rank * 2, 4}}, {{4, 6}, {rank * 2}},
-                                 {{4, 6}, {Dim::symbol("batch"), 3}}, {{1, 24}, {0, 0}}, {{4, 6}, {-1, 0}}}) {
+  for (BufferPlan::Window bad : {BufferPlan::Window{{4, 6}, {rank * 2, 4}},
+                                 {{4, 6}, {rank * 2}},
+                                 {{4, 6}, {Dim::symbol("batch"), 3}},
+                                 {{1, 24}, {0, 0}},
+                                 {{4, 6}, {-1, 0}}}) {
     weight.window = bad;
     EXPECT_NE(whyInvalid(plan).find("is no part of"), std::string::npos);
   }
