@@ -54,6 +54,7 @@ private:
   void preferLarger();
   void compareTimes(Candidate &whole, llvm::ArrayRef<size_t> others);
   void preferToParts(Candidate &whole) const;
+  void preferMatmulsToNorms();
 
   const FuseOptions &options;
   ScheduleOracle &oracle;

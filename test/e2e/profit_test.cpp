@@ -115,6 +115,27 @@ TEST(Profit, NoiseDoesNotChooseTheSmallerGroup) {
   EXPECT_EQ(lowered(overlapping, &slower).patterns["add_norm_quant"].fired.size(), 0u);
 }
 
+/// A matmul's residual that its own kernel adds, or that of the norm behind.
+constexpr const char *residual = R"(
+func.func @main(%x: tensor<?x64xbf16> {nn.dims = ["batch", 64]}, %w: tensor<64x64xbf16>, %r: tensor<?x64xbf16> {nn.dims = ["batch", 64]}, %g: tensor<64xbf16>) -> (tensor<?x64xbf16>, tensor<?x64xbf16>) {
+  %0 = nn.matmul %x, %w : (tensor<?x64xbf16>, tensor<64x64xbf16>) -> tensor<?x64xbf16>
+  %1 = nn.add %r, %0 : (tensor<?x64xbf16>, tensor<?x64xbf16>) -> tensor<?x64xbf16>
+  %2 = nn.rms_norm %1, %g {eps = 1.0e-6 : f32} : (tensor<?x64xbf16>, tensor<64xbf16>) -> tensor<?x64xbf16>
+  return %1, %2 : tensor<?x64xbf16>, tensor<?x64xbf16>
+})";
+
+TEST(Profit, ASmallDifferenceDoesNotTakeTheResidualOutOfTheMatmul) {
+  auto times = [](double norm) {
+    return MadeUp([=](const Candidate &candidate) {
+      return Times{candidate.pattern == "add_norm" ? norm : 4.9, 5};
+    });
+  };
+  MadeUp small = times(4.5), large = times(4);
+  EXPECT_EQ(lowered(residual, &small).patterns["matmul_epilogue"].fired.size(), 1u);
+  EXPECT_EQ(lowered(residual, &small).patterns["add_norm"].fired.size(), 0u);
+  EXPECT_EQ(lowered(residual, &large).patterns["add_norm"].fired.size(), 1u);
+}
+
 /// Rotations, writes and an attention of an unknown number of positions.
 constexpr const char *ropeAttention = R"(
 func.func @main(%q: tensor<?x4x?x32xf16> {nn.dims = ["batch", 4, "n", 32]}, %k: tensor<?x2x?x32xf16> {nn.dims = ["batch", 2, "n", 32]},
