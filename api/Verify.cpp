@@ -64,6 +64,35 @@ SmallVector<Operation *> feedingSum(GroupOp group, const Views &views) {
   return {};
 }
 
+/// Whether it is such an op, or has one inside.
+template <class Op>
+bool holds(Operation *op) {
+  return op->walk([](Op) { return WalkResult::interrupt(); }).wasInterrupted();
+}
+
+/// Of an op or group that multiplies what a norm makes of another one's result, in itself or before it: the
+/// ops from that one on; nothing if it does not.
+SmallVector<Operation *> feedingNorm(Operation *op, const Views &views) {
+  if (!holds<nn::MatmulOp>(op))
+    return {};
+  for (Value operand : op->getOperands()) {
+    SmallVector<Operation *> ops;
+    bool isNormed = holds<nn::RmsNormOp>(op);
+    for (Operation *producer = operand.getDefiningOp();
+         producer && producer->getNumResults() == 1 && !isBodyConstant(producer);) {
+      ops.insert(ops.begin(), producer);
+      if (isNormed && holds<nn::MatmulOp>(producer))
+        return ops;
+      const bool isNorm = llvm::isa<nn::RmsNormOp>(producer) && !isNormed;
+      if (!isNorm && !views.isView(producer))
+        break;
+      isNormed |= isNorm;
+      producer = producer->getOperand(0).getDefiningOp();
+    }
+  }
+  return {};
+}
+
 /// Runs a function on the ranks of `mesh`, which differ in the arguments that come from `values`.
 void divide(func::FuncOp function, func::FuncOp mesh, ArrayRef<Value> inputs, ArrayRef<Value> values) {
   const std::optional<int64_t> ranks = nn::ranksOf(mesh);
@@ -103,25 +132,29 @@ OwningOpRef<ModuleOp> isolated(ArrayRef<Operation *> ops, const nn::SymbolicShap
 
 using Ops = SmallVector<Operation *>;
 
-/// The groups of a function, then the ops that are kernels of their own, then the groups that sum over ranks
-/// with what feeds them.
+/// The groups of a function, then the ops that are kernels of their own, then what may be linked: groups that
+/// sum over ranks, or matmuls behind a norm, with what feeds them.
 std::vector<Ops> kernelsOf(func::FuncOp function, const nn::SymbolicShapes &shapes) {
   const Views views = Views::compute(function, shapes);
-  std::vector<Ops> kernels, singles, sums;
+  std::vector<Ops> kernels, singles, linked;
+  auto link = [&](Ops feeding, Operation *op) {
+    if (feeding.empty())
+      return;
+    feeding.push_back(op);
+    linked.push_back(std::move(feeding));
+  };
   const bool hasRanks = nn::ranksOf(function).value_or(1) > 1;
   for (Operation &op : function.getBody().front()) {
     if (auto group = llvm::dyn_cast<GroupOp>(op)) {
       kernels.push_back({&op});
-      if (Ops feeding = hasRanks && sumIn(&op) ? feedingSum(group, views) : Ops(); !feeding.empty()) {
-        feeding.push_back(&op);
-        sums.push_back(std::move(feeding));
-      }
+      link(hasRanks && sumIn(&op) ? feedingSum(group, views) : Ops(), &op);
     } else if (op.getNumOperands() > 0 && nn::isGraphOp(&op) && !views.isView(&op) &&
                !llvm::isa<nn::AllReduceOp, nn::LoopOp>(op) && !isOpTriviallyDead(&op))
       singles.push_back({&op});
+    link(feedingNorm(&op, views), &op);
   }
   llvm::append_range(kernels, singles);
-  llvm::append_range(kernels, sums);
+  llvm::append_range(kernels, linked);
   return kernels;
 }
 

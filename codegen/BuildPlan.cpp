@@ -175,6 +175,7 @@ Status PlanBuilder::emit(const Region &region, const KernelContext &context, con
         !context.batchInvariant) // the library chooses by the number of rows how it adds up
       if (Status status = addLibraryVariant(step, region, known, planned.multiplied, outputs); !status)
         return status;
+    linkNorm(region, known, outputs, step);
     if (planned.multiplies && steps == &plan.steps && !isInLoop)
       lastMatmul = {steps->size(),
                     region,
@@ -217,8 +218,11 @@ Result<Alternative> PlanBuilder::oneLaunch(const Region &region, const KernelCon
       break;
     }
     case KernelDraft::Argument::Kind::Scratch:
-      launch.arguments.push_back(
-          PointerArgument{scratchBuffer(region, argument.value), 0, argument.written});
+      launch.arguments.push_back(PointerArgument{scratchBuffer(region, argument.value), 0, argument.written});
+      break;
+    case KernelDraft::Argument::Kind::Squares:
+      plan.buffers[*squares].shape = {argument.value};
+      launch.arguments.push_back(PointerArgument{*squares, 0, argument.written});
       break;
     case KernelDraft::Argument::Kind::Exchange:
       launch.arguments.push_back(ExchangeArgument());
@@ -282,7 +286,8 @@ bool PlanBuilder::mayStillBeWritten(BufferId buffer, llvm::ArrayRef<KernelLaunch
     for (const Alternative &alternative : step.alternatives) {
       if (written(alternative.launches, reached))
         return true;
-      reached |= alternative.linked && early.contains(alternative.linked->kernel);
+      reached |= alternative.link == Alternative::Link::Between || // then it may not be launched
+                 (alternative.linked && early.contains(alternative.linked->kernel));
     }
   }
   return false;
@@ -342,7 +347,7 @@ void PlanBuilder::describe(KernelLaunch &launch, const Region &region, const Ker
   else
     for (const OutputSlice &slice : outputSlicesOf(region, context))
       launch.bytesWritten = launch.bytesWritten + product(shapes[slice.value]) *
-                                                    Dim(static_cast<int64_t>(byteSize(dtype(slice.value))));
+                                                      Dim(static_cast<int64_t>(byteSize(dtype(slice.value))));
 }
 
 /// Symbolic shapes, or what the failing op said.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/BuildPlan.h"
+#include "codegen/NormedMatmul.h"
 #include "ir/dialect/Loop.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -56,11 +57,19 @@ private:
   /// The ops after values that a library has computed; their buffers are known.
   Result<std::vector<Alternative>> remainingOps(const RemainingOps &remaining, const KernelContext &context,
                                                 llvm::ArrayRef<BufferId> outputs);
+  // PlanNorms.cpp
+  /// Links the last matmul's step, perhaps that of the norm of its result, and this one, of matmuls of that;
+  /// or keeps a norm for the step after this one.
+  void linkNorm(const Region &region, const KernelContext &context, llvm::ArrayRef<BufferId> outputs,
+                Step &last);
+  /// Whether these contiguous rows are the one result of the last matmul, and its step the one before `step`.
+  bool isResultOfLastMatmul(const View &rows, size_t step) const;
+  /// Whether no kernel of a run so far writes the buffer.
+  bool isNeverWritten(BufferId buffer) const;
   // PlanMatmuls.cpp
   /// Adds to a step whose kernels multiply matrices the library's variant, if it has one.
   Status addLibraryVariant(Step &step, const Region &region, const KernelContext &context,
-                           const std::optional<Region> &multiplied,
-                           llvm::ArrayRef<BufferId> outputs);
+                           const std::optional<Region> &multiplied, llvm::ArrayRef<BufferId> outputs);
   /// The library's calls for the matmuls, and the kernels of the remaining ops.
   Result<Alternative> launchesOfLibrary(const Region &region, const KernelContext &context,
                                         llvm::ArrayRef<BufferId> outputs);
@@ -140,7 +149,7 @@ private:
   const nn::SymbolicShapes &shapes;
   Views views;
   const TargetInfo &target; ///< completed by the device that the plan is for, if it is present
-  bool isInLoop = false; ///< each kernel comes after all others of its round, too
+  bool isInLoop = false;    ///< each kernel comes after all others of its round, too
   ProgramPlan plan;
   std::vector<Step> *steps = &plan.steps; ///< where steps go: those of a run or the preparation
   llvm::DenseSet<mlir::Value> prepared;   ///< results of ops that the preparation computes
@@ -149,7 +158,7 @@ private:
   /// Of values between the kernels of one alternative.
   llvm::DenseMap<mlir::Value, View> between;
   llvm::StringMap<uint32_t> kernels;
-  /// The step of a matmul, kept for a sum of its result that may come next.
+  /// The step of a matmul, kept for a sum or a norm of its result that may come next.
   struct LastMatmul {
     size_t step; ///< in plan.steps
     Region region;
@@ -159,7 +168,15 @@ private:
     llvm::SmallVector<BufferId> outputs;
   };
   std::optional<LastMatmul> lastMatmul;
-  llvm::DenseSet<uint32_t> early; ///< kernels that let the next one start before they have waited
+  /// The step of a norm of its result.
+  struct LastNorm {
+    size_t step;
+    mlir::Operation *op; ///< or group
+    NormOfRows norm;
+  };
+  std::optional<LastNorm> lastNorm;
+  std::optional<BufferId> squares; ///< of the steps that linkNorm() is about
+  llvm::DenseSet<uint32_t> early;  ///< kernels that let the next one start before they have waited
   llvm::DenseMap<mlir::Operation *, std::unique_ptr<llvm::SmallVector<bool>>> scattered; ///< by group
   std::optional<bool> gathersFullSizeRows; ///< KernelContext's, for all sums
 };

@@ -48,6 +48,9 @@ struct KernelContext {
   int64_t sendsTo = 0;
   /// Of that sum, by the OneShot algorithm: the addends have been sent so.
   bool isSent = false;
+  /// Of a matmul: its kernel is to sum up squares of its result's rows as well, for the norm that comes next
+  /// (squares_epilogue.cuh). One that cannot says so by KernelDraft::sends.
+  bool sumsSquares = false;
   /// Per region output: whether it stays scattered in the TwoShot algorithm. Only kernels of that algorithm
   /// read it, and each rank reads only the rows that it reduces, so that a rank may leave the others
   /// unwritten. Empty: none is so.
@@ -84,19 +87,20 @@ struct KernelContext {
 struct KernelDraft {
   KernelPlan kernel;
   struct Argument {
-    /// Scratch: memory of i32 that the kernels of one region share.
-    enum class Kind : uint8_t { Input, Output, Size, Exchange, TensorMap, Scratch } kind = Kind::Size;
+    /// Scratch: memory of i32 that the kernels of one region share. Squares: of f32, for what
+    /// KernelContext::sumsSquares asks.
+    enum class Kind : uint8_t { Input, Output, Size, Exchange, TensorMap, Scratch, Squares } kind = Kind::Size;
     unsigned index =
         0; ///< input or output number; the pointer is the buffer's start, view offsets are in the source
-    Dim value = 0;        ///< for Size; of Scratch: elements
-    bool written = false; ///< of Scratch
+    Dim value = 0;        ///< for Size; of Scratch and Squares: elements
+    bool written = false; ///< of Scratch and Squares
     TensorMapArgument map = {}; ///< of input `index`: all but the buffer
   };
   std::vector<Argument> arguments; ///< in the order of kernel.parameters
   /// Inputs whose memory output 0 may take, if they are not read later: each thread reads of them only the
   /// bytes of the elements that it writes, before it writes them.
   std::vector<unsigned> replaceable;
-  bool sends = false;         ///< does as KernelContext::sendsTo asks, or isSent
+  bool sends = false; ///< does as KernelContext::sendsTo or sumsSquares asks, or as isSent
   bool launchesEarly = false; ///< lets the next kernel start before it has waited itself
   Dim gridX = 1, gridY = 1, gridZ = 1;
   Dim flops = 0;

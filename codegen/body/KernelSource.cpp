@@ -100,6 +100,12 @@ std::string KernelSource::scratch(const Dim &elements, bool written) {
   return others.back().first.name;
 }
 
+std::string KernelSource::squares(const Dim &elements, bool written) {
+  others.push_back({{KernelPlan::Parameter::Kind::Pointer, written ? "f32 *" : "const f32 *", "squares"},
+                    {KernelDraft::Argument::Kind::Squares, 0, elements, written}});
+  return others.back().first.name;
+}
+
 std::string KernelSource::exchange() {
   exchanged = {KernelPlan::Parameter::Kind::Exchange, "Exchange *", "exchange"};
   return exchanged->name;

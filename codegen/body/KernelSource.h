@@ -45,6 +45,8 @@ public:
   std::string tensorMap(unsigned input, TensorMapArgument map);
   /// Memory of so many i32 that the kernels of a region share.
   std::string scratch(const Dim &elements, bool written);
+  /// Memory of so many f32 between the kernels of two regions: KernelContext::sumsSquares.
+  std::string squares(const Dim &elements, bool written);
   /// The pointer of this rank's Exchange.
   std::string exchange();
 
@@ -74,7 +76,7 @@ private:
   std::map<unsigned, KernelPlan::Parameter> inputs, outputs;
   std::optional<KernelPlan::Parameter> exchanged;
   std::vector<std::pair<KernelPlan::Parameter, KernelDraft::Argument>>
-      others; ///< tensor maps, scratch memory
+      others; ///< tensor maps, scratch memory, squares
   std::deque<std::pair<Dim, KernelPlan::Parameter>> sizes;
 };
 

@@ -47,7 +47,8 @@ struct Matmul {
 struct GemmConfig {
   static constexpr int matmuls = 1, exact_steps = 0;
   static constexpr int computed_boxes = 0; // of gemm_swap_ab: boxes of A that a block computes and keeps
-  static constexpr int kept_row = 0;       // of expert_gemv
+  static constexpr int norm_warps = 0, norm_bytes = 0; // of gemm_swap_ab: that normalise rows of A
+  static constexpr int kept_row = 0;                   // of expert_gemv
   static constexpr bool combined = false, batched = false;
   static constexpr bool scaled_steps = false, one_column_scale = false;
 };
@@ -146,6 +147,10 @@ DEVICE void end_epilogue(const Epilogue &, i64) {}
 /// The same in a block that leaves its work to another one.
 template <class Epilogue>
 DEVICE void skip_epilogue(const Epilogue &, i64) {}
+
+/// Whether it also sums up squares of a block's tiles: see squares_epilogue.cuh.
+template <class Epilogue>
+constexpr bool sums_squares = false;
 
 /// Runs the epilogue of a matmul for N neighbours of a row of batch z, all inside of C, and stores.
 template <class Config, class Which, int N, class T, class Shape, class Epilogue>

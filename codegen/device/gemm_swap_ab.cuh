@@ -6,6 +6,7 @@
 // they add up what they have in an order that only the sizes decide.
 
 #include "early_launch.cuh"
+#include "swap_ab_norm.cuh"
 #include "swap_ab_parts.cuh"
 #include "swap_ab_scales.cuh"
 #include "swap_ab_vectors.cuh"
@@ -35,6 +36,7 @@ struct SwapSums {
   using Total = typename Block::Total;
   using Neighbours = Vec<Total, Config::vector>;
   typename Block::Sum acc[Block::chains][Block::groups][4];
+  u64 *ready = nullptr; ///< where rows are normalised in the ring: that those of a stage are
   /// Where sums of steps are added in f32.
   f32 added[Block::adds ? Block::tiles : 1][Block::adds ? Block::groups : 1][4];
   DEVICE auto &totals() {
@@ -91,6 +93,8 @@ struct SwapSums {
   /// Starts the products of a stage with `rows` of A.
   DEVICE void start_step(const T *ring, const T *rows, u64 *full, const RingPlace &at, bool add) {
     mbarrier_wait(full + at.stage, at.parity);
+    if constexpr (Block::normalises)
+      mbarrier_wait(ready + at.stage, at.parity);
     // Once a step: products of few rows are as short as what finds their operands.
     const u64 weights = wgmma_descriptor(ring + at.stage * Block::stage_size, 1024);
     const u64 first_row = wgmma_descriptor(rows, 1024);
@@ -163,8 +167,8 @@ struct SwapSums {
           }
   }
 
-  /// Each warp turns its 16 columns over in shared memory, to get neighbours, which `take` gets: the number of
-  /// the vector as of for_vectors(), row, column of the tile, and the sums.
+  /// Each warp turns its 16 columns over in shared memory, to get neighbours, which `take` gets: the number
+  /// of the vector as of for_vectors(), row, column of the tile, and the sums.
   template <class Take>
   DEVICE void hand_out(int rank, Total *staged, const Take &take) {
     constexpr int vector = Config::vector, pitch = Block::staged_pitch, plane = Block::staged_rows * pitch;
@@ -239,13 +243,16 @@ DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Scales &
   using Block = SwapAB<Config>;
   using T = typename Config::type;
   static_assert(sizeof...(Map) == Config::matmuls, "a map for each matmul");
-  static_assert(has_prologue<Prologue> == Block::computes_rows, "a prologue computes A");
+  static_assert(has_prologue<Prologue> == (Block::computes_rows || Block::normalises),
+                "a prologue computes A");
   constexpr int staged_size = Block::sums * Block::staged_rows * Block::staged_pitch;
   SHARED(u64, full, Block::stages);
   SHARED(u64, empty, Block::stages);
   static_assert(!Block::bytes || (!Block::computes_rows && !makes_heads<Epilogue>),
                 "bytes lie in memory, and their sums are no heads");
-  SHARED(u64, arrived, 2);
+  SHARED(u64, arrived, 3);
+  SHARED(u64, ready, Block::normalises ? Block::stages : 1);
+  SHARED(u64, full_rows, Block::normalises ? Block::stages : 1);
   SHARED(typename Block::Total, staged, 4 * staged_size);
   T *ring = reinterpret_cast<T *>(aligned_shared(1024));
   T *computed = ring + Block::stages * Block::stage_size;
@@ -259,11 +266,19 @@ DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Scales &
   }
   const SwapWork work = swap_work<Config>(shape, rank);
   using Stages = SwapStages<Config>;
-  SwapProducer<Config, Stages, Shape> producer(shape, Stages{ring, full}, empty, work);
+  SwapProducer<Config, Stages, Shape> producer(shape, Stages{ring, full, full_rows}, empty, work);
   auto init_others = [&] {
     mbarrier_init(arrived, 1);
     mbarrier_init(arrived + 1, 4);
+    mbarrier_init(arrived + 2, larger(1, Block::norm_warps));
   };
+  auto normaliser = norm_warp<Config>(prologue, computed, warp - 5);
+  if constexpr (Block::normalises)
+    if (warp > 4) {
+      normaliser.ask_weights(work, shape.k());
+      if (warp == 5)
+        init_stages<Block>(ready, full_rows);
+    }
   if (warp == 4)
     begin_ring<Config>(full, empty, Block::scaled ? 2 : 1, init_others, producer, map_a, maps...);
   meet<Block>();
@@ -279,6 +294,12 @@ DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Scales &
       return;
   } else {
     pdl_wait();
+    if constexpr (Block::normalises)
+      if (warp > 4) {
+        normaliser.find_scales(shape.m(), arrived + 2);
+        normalise_rows(normaliser, ring, full_rows, ready, work);
+        return;
+      }
   }
   launch_after_wait<Config>();
   if (warp == 4) {
@@ -303,6 +324,7 @@ DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Scales &
     BlockPlace place;
     place_columns<Config, Block::columns>(place, shape, tile);
     SwapSums<Config> sums;
+    sums.ready = ready;
     SwapOperands<Config, decltype(last_scales), Epilogue> operands;
     operands.read(shape, last_scales, begun, place, rank);
     warp_barrier(); // products are the whole warp's
@@ -322,6 +344,12 @@ DEVICE void swap_ab(const Shape &shape, const Prologue &prologue, const Scales &
         meet_warps(arrived + 1, phase);
     } else {
       sums.store(shape, place, rank, own, last_scales, begun, operands);
+      if constexpr (sums_squares<Epilogue>) {
+        meet_warps(arrived + 1, phase);
+        begun.finish_tiles(place, rank, shape.m(), shape.n(place.matmul));
+        if (tile + work.stride < work.tiles)
+          meet_warps(arrived + 1, phase);
+      }
     }
   }
   end_epilogue(begun, shape.m());
@@ -333,6 +361,12 @@ template <class Config, class Shape, class Scales, class Epilogue, class... Map>
 DEVICE void gemm_swap_ab(const Shape &shape, const Scales &scales, const Epilogue &epilogue,
                          const TensorMap &map_a, const Map &...maps) {
   swap_ab<Config>(shape, NoPrologue(), scales, epilogue, map_a, maps...);
+}
+/// The same of the norm of A's rows: see swap_ab_norm.cuh.
+template <class Config, class Shape, class Norm, class Epilogue, class... Map>
+DEVICE void gemm_swap_ab_normed(const Shape &shape, const Norm &norm, const Epilogue &epilogue,
+                                const TensorMap &map_a, const Map &...maps) {
+  swap_ab<Config>(shape, norm, Unscaled(), epilogue, map_a, maps...);
 }
 /// The same where each block computes A: maps of the B of each matmul.
 template <class Config, class Shape, class Prologue, class Epilogue, class... Map>

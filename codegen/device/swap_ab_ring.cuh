@@ -22,6 +22,8 @@
 ///   weights_before_wait  B is asked for before the kernels before this one have finished
 ///   computed_boxes       where a prologue computes A: room behind the ring for so many boxes of 64 along k,
 ///                        which stay there for all tiles; 0: A is in memory
+///   norm_warps           that normalise rows of A in the ring: 4 or 8; 0: A is as in memory
+///   norm_bytes           then for the norm's weight, of as many columns as all steps have
 ///   matmuls, combined
 template <class Config>
 struct SwapAB {
@@ -37,7 +39,9 @@ struct SwapAB {
   static constexpr int weights_size = boxes * tiles * box;
   static constexpr bool computes_rows = Config::computed_boxes > 0;
   static constexpr int stage_size = weights_size + (computes_rows ? 0 : boxes * row_box);
-  static constexpr int computed_size = Config::computed_boxes * row_box;
+  static constexpr int computed_size = Config::computed_boxes * row_box + Config::norm_bytes / (int)sizeof(T);
+  static constexpr int norm_warps = Config::norm_warps;
+  static constexpr bool normalises = norm_warps > 0;
   static constexpr int columns = 64 * Config::tiles, depth = box_depth * boxes; ///< of C, and of K in a step
   static constexpr int split = cluster_blocks<Config::k_split>;
   /// A product waits for the one before that adds to the same registers: short ones take turns, as do those
@@ -47,7 +51,8 @@ struct SwapAB {
   static constexpr int box_scales = 64 * tiles + rows, step_scales = scaled ? boxes * box_scales : 0;
   static constexpr int scale_warps = scaled ? 3 : 0;
   static constexpr int row_warps = computes_rows ? 3 : 0; ///< that only compute rows: of 8 each has a warp
-  static constexpr int multipliers = 128, threads = multipliers + 32 * (1 + scale_warps + row_warps);
+  static constexpr int multipliers = 128,
+                       threads = multipliers + 32 * (1 + scale_warps + row_warps + norm_warps);
   static constexpr int own_groups = (groups + split - 1) / split; ///< of 8 rows, that a block stores
   static constexpr int staged_rows = rows < 16 ? 8 : 16, staged_pitch = 20;
   static constexpr int staged_groups = staged_rows / 8, staged_vectors = staged_rows * 16 / Config::vector;
@@ -105,11 +110,14 @@ struct SwapStages {
   using Block = SwapAB<Config>;
   typename Config::type *ring;
   u64 *full;
+  u64 *full_rows; ///< where rows are normalised: those of A come by themselves
 
-  /// The step's tiles of B, of the columns at `place`. The stage then expects those of A too.
+  /// The step's tiles of B, of the columns at `place`. The stage then expects those of A too, unless they
+  /// come by themselves.
   template <class... Map>
   DEVICE void ask_weights(int stage, const BlockPlace &place, int step, const Map &...maps) const {
-    mbarrier_arrive_expect(full + stage, Block::stage_size * (u32)sizeof(typename Config::type));
+    constexpr int expected = Block::normalises ? Block::weights_size : Block::stage_size;
+    mbarrier_arrive_expect(full + stage, expected * (u32)sizeof(typename Config::type));
     typename Config::type *to = ring + stage * Block::stage_size;
 #pragma unroll
     for (int b = 0; b < Block::boxes; ++b) {
@@ -129,10 +137,12 @@ struct SwapStages {
   /// The step's tile of A.
   DEVICE void ask_rows(int stage, int step, const TensorMap &map) const {
     typename Config::type *to = ring + stage * Block::stage_size + Block::weights_size;
+    u64 *const come = Block::normalises ? full_rows + stage : full + stage;
+    if (Block::normalises)
+      mbarrier_arrive_expect(come, Block::boxes * Block::row_box * (u32)sizeof(typename Config::type));
 #pragma unroll
     for (int b = 0; b < Block::boxes; ++b)
-      tma_load_tile(to + b * Block::row_box, map, full + stage, step * Block::depth + Block::box_depth * b,
-                    0);
+      tma_load_tile(to + b * Block::row_box, map, come, step * Block::depth + Block::box_depth * b, 0);
   }
 };
 

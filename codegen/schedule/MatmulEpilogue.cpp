@@ -270,7 +270,8 @@ void EpilogueWriter::write(size_t first) {
                    ahead);
     operands = fmt::format("const {} &operands, ", name);
   }
-  const bool takesAnyStore = handsOut || sums.sends || problem.largest != Problem::Largest::None;
+  const bool takesAnyStore =
+      handsOut || sums.sends || sums.squares || problem.largest != Problem::Largest::None;
   const std::string store = takesAnyStore ? "const Store &" : fmt::format("StoreAt<{}> ", sums.width);
   functor.method(
       fmt::format("{}DEVICE void operator()(Matmul<{}>, i64 row, i64 column, {}const {} (&sums)[{}], "

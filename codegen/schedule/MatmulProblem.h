@@ -87,6 +87,14 @@ struct Problem {
   /// The ops that compute A, where it is no input: each block does so, into the shared array `normal`.
   llvm::SmallVector<mlir::Operation *> prologue;
   llvm::SmallVector<unsigned> prologueOutputs; ///< region outputs made by them
+  /// Where gemm_swap_ab normalises the rows of A, whose squares have been summed up (swap_ab_norm.cuh): the
+  /// norm, and the region inputs of its rows and weight. A is then as it is before the norm.
+  struct Norm {
+    nn::RmsNormOp op;
+    unsigned rows = 0, weight = 0;
+    View view; ///< of the weight
+  };
+  std::optional<Norm> norm = {};
   /// Whether gemm_swap_ab, or gemm_swap_codes, also finds the largest element of each row
   /// (arg_max_epilogue.cuh), and whether it stores the elements as well.
   enum class Largest : uint8_t { None, Found, FoundAlone } largest = Largest::None;

@@ -1,4 +1,5 @@
 #include "codegen/schedule/MatmulSource.h"
+#include "codegen/schedule/MatmulSwap.h"
 #include "codegen/schedule/RowExchange.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -191,13 +192,13 @@ KernelDraft GemmSource::finishWithMaps(SmallVector<std::string> arguments, uint3
     arguments.push_back(source.tensorMap(problem.a.input, *mapOfA));
   for (const Matmul &matmul : problem.matmuls)
     arguments.push_back(source.tensorMap(matmul.b.input, mapOf(matmul)));
-  const char *form = mapOfA ? "" : "_computed";
+  const char *form = !mapOfA ? "_computed" : problem.norm ? "_normed" : "";
   const std::string call = fmt::format("  {}{}<Config>({});\n", name, form, llvm::join(arguments, ", "));
   return source.finish({.schedule = "matmul",
                         .code = before + call,
                         .name = kernelName(),
                         .threads = threads,
-                        .residentBlocks = 1,
+                        .residentBlocks = residentBlocks,
                         .clusterBlocks = clusterBlocks});
 }
 
@@ -219,7 +220,7 @@ KernelDraft GemmSource::finishSwapAB(const Sums &sums, uint32_t threads, uint32_
     entry.line("};");
     arguments.push_back(fmt::format("computed_by<{}>(prologue)", depth));
   } else {
-    arguments.push_back(scales());
+    arguments.push_back(problem.norm ? norm() : scales());
   }
   arguments.push_back(heads ? headEpilogue(sums, *heads, entry) : epilogue(sums));
   if (sums.sends) {
@@ -228,6 +229,12 @@ KernelDraft GemmSource::finishSwapAB(const Sums &sums, uint32_t threads, uint32_
     source.include("sending_epilogue.cuh");
     arguments.back() = fmt::format("sending_epilogue<{}>({}, {}, {}, {})", context.sendsTo, arguments.back(),
                                    source.exchange(), rowBytes, source.size(problem.m * Dim(rowBytes)));
+  }
+  if (sums.squares) {
+    const Dim perRow = squaresOfRow(problem.n);
+    source.include("squares_epilogue.cuh");
+    arguments.back() = fmt::format("squares_epilogue<Config>({}, {}, {})", arguments.back(),
+                                   source.squares(problem.m * perRow, true), source.size(perRow));
   }
   if (sums.partsOfRow > 0)
     arguments.back() = findingLargest(arguments.back(), sums);

@@ -15,6 +15,7 @@ struct Sums {
   bool readsAhead =
       false; ///< what the epilogue reads is asked for before; the first column is a multiple of the width
   bool sends = false;     ///< as KernelContext::sendsTo asks; the epilogue's store is not StoreAt then
+  bool squares = false;   ///< as KernelContext::sumsSquares asks; nor is it then
   int64_t partsOfRow = 0; ///< where Problem::largest: of each row, what warps find
   int64_t warps = 4;      ///< of a block, that do
 };
@@ -37,6 +38,8 @@ public:
   void setWeightsBeforeWait();
   /// B also says where scales and zero points lie: see entry_words.cuh.
   void nameEntries() { namesEntries = true; }
+  /// Registers are for two blocks on a multiprocessor.
+  void shareMultiprocessor() { residentBlocks = 2; }
   /// The prologue takes an array of this type for the rows of A, instead of a pointer.
   void computeRows(llvm::StringRef type, PrologueRegisters registers) {
     rowsType = type.str();
@@ -93,6 +96,8 @@ private:
   std::optional<std::string> matrix(bool isA);
   std::string prologue(body::Code &entry, uint32_t threads);
   std::string epilogue(const Sums &sums);
+  /// Problem::norm, of gemm_swap_ab.
+  std::string norm();
   /// The epilogue that also does as Problem::largest says.
   std::string findingLargest(const std::string &epilogue, const Sums &sums);
   /// StoreRounded where nothing is after the matmuls, else nothing.
@@ -101,9 +106,10 @@ private:
   const Region &region;
   const KernelContext &context;
   const Problem &problem;
-  bool readsEarly = false;   ///< see setWeightsBeforeWait()
-  bool namesEntries = false; ///< see nameEntries()
-  std::string rowsType;      ///< see computeRows()
+  bool readsEarly = false;     ///< see setWeightsBeforeWait()
+  bool namesEntries = false;   ///< see nameEntries()
+  uint32_t residentBlocks = 1; ///< of gemm_swap_ab and gemm_swap_codes
+  std::string rowsType;        ///< see computeRows()
   PrologueRegisters prologueRegisters{.held = 32, .ahead = 0};
   std::string name;
   body::KernelSource source;

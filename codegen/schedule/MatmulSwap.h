@@ -54,6 +54,11 @@ struct TileHeads {
 std::variant<std::unique_ptr<TileHeads>, std::string> tileHeads(const Region &products, const Region &after,
                                                                 const Region &kernel, const Problem &problem,
                                                                 const KernelContext &context);
+/// KernelContext::sumsSquares: how many sums a row of so many columns has.
+Dim squaresOfRow(const Dim &columns);
+/// Whether the rows are as many as are normalised by gemm_swap_ab. Of fewer, or more, a kernel for the norm
+/// takes less. Measured: benchmarks/notes-launch.md.
+bool hasNormedRows(const Problem &problem);
 /// Why gemm_swap_ab does not compute A or heads as well, for so many rows as the problem has; nothing if it
 /// does.
 std::optional<std::string> swapABRefusal(const Problem &problem, const TargetInfo &target);

@@ -25,20 +25,30 @@ struct Memory {
 int64_t boxesOfRows(const Problem &problem, const Sharing &sharing) {
   return sharing.boxes * *problem.k.ceilDiv(sharing.boxes * tile).constant();
 }
+/// Of the norm's weight, for as many columns as all boxes have.
+int64_t normBytes(const Problem &problem, const Sharing &sharing) {
+  if (!problem.norm)
+    return 0;
+  nn::RmsNormOp norm = problem.norm->op;
+  return tile * boxesOfRows(problem, sharing) * static_cast<int64_t>(byteSize(dtype(norm.getWeight())));
+}
 Memory memoryOf(const Problem &problem, const Sharing &sharing) {
   const auto sums = static_cast<int64_t>(problem.accumulators());
   const int64_t rows = swappedRows(problem), tiles = sums * sharing.tiles;
   const int64_t groups = (rows / 8 + sharing.kSplit - 1) / sharing.kSplit;
   const bool computes = !problem.prologue.empty();
+  const int64_t weight = normBytes(problem, sharing);
   const int64_t parts = (sharing.kSplit - 1) * groups * tiles * 2048,
                 staged = sums * (rows < 16 ? 8 : 16) * 20 * 16,
                 computed = computes ? 128 * rows * boxesOfRows(problem, sharing) : 0,
                 heads = problem.headTiles == 0 ? 0 : rows * (tile * sharing.tiles + 8) * 2;
-  const int64_t ofBox = 128 * (tile * tiles + (computes ? 0 : rows)) +
-                        (scalesSteps(problem) ? 4 * (tile * tiles + rows) : 0);
+  const int64_t ofBox =
+      128 * (tile * tiles + (computes ? 0 : rows)) + (scalesSteps(problem) ? 4 * (tile * tiles + rows) : 0);
   constexpr int64_t reductions = 2048; // of the rows that are computed
-  return {sharing.boxes * ofBox, parts + computed + heads,
-          staged + 16 * mostStages + 64 + ringAlignment + largestBytes(problem) + (computes ? reductions : 0)};
+  constexpr int64_t norms = 16 * 24;   // mbarriers: of 16-bit types there are no more stages
+  return {sharing.boxes * ofBox, parts + computed + weight + heads,
+          staged + 16 * mostStages + 64 + ringAlignment + largestBytes(problem) +
+              (computes ? reductions : 0) + (problem.norm ? norms : 0)};
 }
 
 /// Shared memory that a block may have, if a multiprocessor holds so many.
@@ -135,11 +145,19 @@ Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
     sharing.tiles = problem.headTiles;
   else if (columns > processors)
     sharing.tiles = tilesAtOnce(problem, processors);
+  if (problem.norm && problem.sideBySide() && columns <= processors) {
+    // Fewer blocks normalise the same rows. Measured: benchmarks/notes-launch.md.
+    sharing.tiles = sharing.boxes = 2;
+    sharing.kSplit =
+        swappedSplit(*columnTiles(problem, sharing.tiles * tile).constant(), k / (2 * depth), target);
+    return sharing;
+  }
   sharing.kSplit = swappedSplit(columns, k / depth, target);
   if (sharing.tiles > 1)
     return sharing;
   auto steps = [&] { return (k + sharing.boxes * depth - 1) / (sharing.boxes * depth); };
-  for (sharing.boxes = 4 / sums; sharing.boxes > 1; sharing.boxes /= 2) {
+  // Rows that are normalised are ready sooner in short steps.
+  for (sharing.boxes = (problem.norm ? 2 : 4) / sums; sharing.boxes > 1; sharing.boxes /= 2) {
     const int64_t stages = stagesOf(problem, sharing, target);
     const bool fits = steps() <= stages * sharing.kSplit;
     if (steps() >= sharing.kSplit && stages >= 2 &&
@@ -152,8 +170,7 @@ Sharing chooseSharing(const Problem &problem, const TargetInfo &target) {
 
 Dim blocksOf(const Problem &problem, const Sharing &sharing, const TargetInfo &target) {
   const Dim tiles = columnTiles(problem, tile * sharing.tiles);
-  return sharing.kSplit > 1 ? tiles * Dim(sharing.kSplit)
-                            : tiles.ceilDiv(turnsOf(problem, sharing, target));
+  return sharing.kSplit > 1 ? tiles * Dim(sharing.kSplit) : tiles.ceilDiv(turnsOf(problem, sharing, target));
 }
 
 bool isKMajorB(const Problem &problem) { return problem.b.rowStride == Dim(1); }
@@ -174,6 +191,17 @@ bool canSend(const Region &region, const KernelContext &context, const Problem &
   const DType type = dtype(region.outputs[0]);
   return isFloat(type) && type != DType::F64 && sums.width * static_cast<int64_t>(byteSize(type)) % 4 == 0 &&
          context.shape(region.outputs[0]).back() == problem.n && problem.n.isStatic();
+}
+
+/// Whether it can do what KernelContext::sumsSquares asks: of one 16-bit float result, in whole tiles, where
+/// the matmuls behind the norm can use it.
+bool canSumSquares(const Region &region, const KernelContext &context, const Problem &problem) {
+  if (!context.sumsSquares || problem.matmuls.size() != 1 || region.outputs.size() != 1 ||
+      !hasNormedRows(problem))
+    return false;
+  const DType type = dtype(region.outputs[0]);
+  return isFloat(type) && byteSize(type) == 2 && context.shape(region.outputs[0]).back() == problem.n &&
+         problem.n.constant().value_or(1) % tile == 0;
 }
 
 /// Whether the template reads these operands, of which B's elements have this type.
@@ -282,8 +310,7 @@ std::optional<std::string> swapABRefusal(const Problem &problem, const TargetInf
   if (swapABRows(plain, target) < problem.mostRows)
     return std::string("gemm_swap_ab does not take the matmuls");
   // Sums of heads of two accumulators, or of many tiles of many rows, are more than the registers.
-  if (problem.headTiles > 0 &&
-      (problem.accumulators() > 1 || problem.headTiles * swappedRows(problem) > 128))
+  if (problem.headTiles > 0 && (problem.accumulators() > 1 || problem.headTiles * swappedRows(problem) > 128))
     return std::string("heads of more columns than a block sums at once");
   if (const int64_t stages = stagesOf(problem, chooseSharing(problem, target), target); stages < 2)
     return std::string("no room for a ring beside the rows that a block computes");
@@ -297,11 +324,18 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
 KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const Problem &problem,
                        const TileHeads *heads) {
   // As in swap_ab_ring.cuh.
-  const uint32_t threads = scalesSteps(problem) || !problem.prologue.empty() ? 256 : 160;
+  constexpr uint32_t normWarps = 8;
+  const uint32_t others = problem.norm                                        ? normWarps
+                          : scalesSteps(problem) || !problem.prologue.empty() ? 3
+                                                                              : 0,
+                 threads = 160 + 32 * others;
   const Sharing sharing = chooseSharing(problem, context.target);
   const int64_t rows = swappedRows(problem), stages = stagesOf(problem, sharing, context.target);
   const bool kMajor = isKMajorB(problem);
+  const Memory memory = memoryOf(problem, sharing);
   GemmSource source(region, context, problem, "gemm_swap_ab");
+  if (problem.norm && stages * memory.stage + memory.parts + memory.others <= roomOf(2, context.target))
+    source.shareMultiprocessor();
   source.setType("type", body::spelling(problem.a.type));
   if (ringBytes(problem))
     source.setType("type_b", body::spelling(problem.b.type));
@@ -313,6 +347,10 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
   source.set("k_major", kMajor);
   if (!problem.prologue.empty())
     source.set("computed_boxes", boxesOfRows(problem, sharing));
+  if (problem.norm) {
+    source.set("norm_warps", int64_t(normWarps));
+    source.set("norm_bytes", normBytes(problem, sharing));
+  }
   if (scalesSteps(problem))
     source.set("scaled_steps", true);
   else if (addsExactly(problem))
@@ -325,8 +363,10 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
              }));
   if (problem.largest != Problem::Largest::None)
     sums.partsOfRow = largestPartsOfRow(problem, context.target);
-  else
-    sums.sends = !heads && canSend(region, context, problem, sums);
+  else if (!heads) {
+    sums.sends = canSend(region, context, problem, sums);
+    sums.squares = canSumSquares(region, context, problem);
+  }
   // The kernel behind one that sends begins once all before this one is done.
   const bool early = context.mayLaunchEarly && !sums.sends;
   if (early)
@@ -341,9 +381,8 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
                       : swappedMap(b.type, b.offset, {problem.k, matmul.n}, b.rowStride, tile, tile);
       },
       heads);
-  draft.sends = sums.sends;
+  draft.sends = sums.sends || sums.squares || problem.norm;
   draft.launchesEarly = early;
-  const Memory memory = memoryOf(problem, sharing);
   draft.kernel.dynamicSharedBytes =
       static_cast<uint32_t>(stages * memory.stage + memory.parts + ringAlignment);
   draft.kernel.features |= static_cast<uint32_t>(Feature::Wgmma | Feature::Tma | Feature::Clusters);

@@ -439,6 +439,42 @@ func.func @main(%x: tensor<?x1x64xf16> {nn.dims = ["rows", 1, 64]}, %w: tensor<6
   EXPECT_THAT(wrong.error().message, HasSubstr(", fed by nn.matmul at "));
 }
 
+/// A matmul that sums up squares, and matmuls behind the norm of its result, apart and linked.
+TEST(VerifyFusions, NormsBetweenMatmulsAreThoseOfTheGraph) {
+  auto context = makeContext();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
+func.func @main(%x: tensor<?x64xf16> {nn.dims = ["rows", 64]}, %w: tensor<64x128xf16>, %g: tensor<128xf16>, %v: tensor<128x64xf16>) -> (tensor<?x64xf16>, tensor<?x128xf16>) {
+  %0 = nn.matmul %x, %w : (tensor<?x64xf16>, tensor<64x128xf16>) -> tensor<?x128xf16>
+  %1 = nn.rms_norm %0, %g {eps = 1.0e-6 : f32} : (tensor<?x128xf16>, tensor<128xf16>) -> tensor<?x128xf16>
+  %2 = nn.matmul %1, %v : (tensor<?x128xf16>, tensor<128x64xf16>) -> tensor<?x64xf16>
+  return %2, %0 : tensor<?x64xf16>, tensor<?x128xf16>
+})",
+                                                        context.get());
+  ASSERT_TRUE(module);
+  auto function = *module->getOps<mlir::func::FuncOp>().begin();
+  size_t linked = 0;
+  auto edited = [&](bool breaks) {
+    return [&linked, breaks](ProgramPlan &plan) {
+      for (Step &step : plan.steps)
+        for (Alternative &alternative : step.alternatives)
+          if (alternative.link == Alternative::Link::Last) {
+            ++linked;
+            std::string &source = plan.kernels[alternative.linked->kernel].source;
+            const size_t at = source.find("inverse_sqrt_(");
+            if (breaks && at != std::string::npos)
+              source.insert(at, "2.f * ");
+          }
+    };
+  };
+  Status right = verifyKernels(function, PlanOptions{"sm_90a"}, edited(false));
+  EXPECT_TRUE(bool(right)) << right.error().message;
+  EXPECT_EQ(linked, 2u); // of 9 to 16 rows, and of 17 to 32
+  Status wrong = verifyKernels(function, PlanOptions{"sm_90a"}, edited(true));
+  ASSERT_FALSE(bool(wrong));
+  EXPECT_EQ(wrong.error().kind, ErrorKind::AnswerIsNo) << wrong.error().message;
+  EXPECT_THAT(wrong.error().message, HasSubstr(", fed by nn.matmul at "));
+}
+
 TEST(VerifyFusions, CatchesAWrongKernel) {
   auto context = makeContext();
   auto module = loadModule(*context, graphFile("llama-fp16-op20-eager", "model.onnx"));
