@@ -47,8 +47,8 @@ void writeLaunches(llvm::json::OStream &out, const ProgramPlan &plan, const Fusi
   for (size_t step = 0; step < plan.steps.size(); ++step) {
     std::optional<size_t> node;
     for (const Alternative &alternative : plan.steps[step].alternatives) {
-      const std::string condition = conditionText(alternative);
-      for (const KernelLaunch &launch : alternative.launches) {
+      std::string condition = conditionText(alternative);
+      auto write = [&](const KernelLaunch &launch) {
         if (!node)
           node = nodes.next(launch);
         llvm::json::Object entry{{"kernel", plan.kernels[launch.kernel].name},
@@ -64,7 +64,11 @@ void writeLaunches(llvm::json::OStream &out, const ProgramPlan &plan, const Fusi
         if (read && written)
           entry["bytes"] = *read + *written;
         out.value(std::move(entry));
-      }
+      };
+      llvm::for_each(alternative.launches, write);
+      condition += condition.empty() ? " linked" : ", linked";
+      if (alternative.linked)
+        write(*alternative.linked);
     }
   }
 }

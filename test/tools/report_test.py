@@ -219,7 +219,10 @@ class Small(ReportTest):
         report = json.loads(self.read("r.json"))
         self.check(report)
         timed = [launch for launch in report["launches"] if launch.get("microseconds", 0) > 0]
-        self.assertEqual(len(timed), report["kernels"]["after"])
+        # Three norms between matmuls have no kernel of their own for these 32 rows.
+        linked = [launch for launch in timed if launch.get("condition", "").endswith(", linked")]
+        self.assertEqual(len(linked), 6)
+        self.assertEqual(len(timed), report["kernels"]["after"] - 3)
         self.assertIn("| first at | time |", self.read("r.md"))
 
     def test_markdown(self):
