@@ -33,7 +33,6 @@ private:
   Region region; ///< without the norm
   llvm::SmallVector<View> inputs;
   nn::RmsNormOp norm;
-  unsigned normal = 0; ///< input: what is not there
 };
 
 } // namespace fusion

@@ -12,9 +12,9 @@ namespace fusion {
 using Link = Alternative::Link;
 
 /// Whether nothing but `op` reads the value, or views of it.
-static bool isReadByAlone(Value value, Operation *op, const Views &views) {
+static bool isReadOnlyBy(Value value, Operation *op, const Views &views) {
   return llvm::all_of(value.getUsers(), [&](Operation *user) {
-    return user == op || (views.isView(user) && isReadByAlone(user->getResult(0), op, views));
+    return user == op || (views.isView(user) && isReadOnlyBy(user->getResult(0), op, views));
   });
 }
 
@@ -50,7 +50,7 @@ void PlanBuilder::linkNorm(const Region &region, const KernelContext &context,
     return;
   }
   const bool isNormed = lastNorm && lastNorm->step + 1 == steps->size() &&
-                        isReadByAlone(lastNorm->op->getResult(0), region.anchor, views);
+                        isReadOnlyBy(lastNorm->op->getResult(0), region.anchor, views);
   const auto made =
       NormedMatmul::of(region, context, isNormed ? std::optional(lastNorm->norm) : std::nullopt);
   if (!made || !isResultOfLastMatmul(made->rows(), isNormed ? lastNorm->step : steps->size()))

@@ -166,7 +166,7 @@ static std::string launchText(const ProgramPlan &plan, const KernelLaunch &launc
 }
 
 /// When the alternative's linked launch stands for its others.
-static std::string_view linkText(const ProgramPlan &plan, const Alternative &alternative) {
+static std::string_view linkText(const Alternative &alternative) {
   if (alternative.link == Alternative::Link::Last)
     return alternative.collective ? "where the addends have been sent" : "where squares have been summed up";
   return alternative.linked->sumsOver.empty() ? "summing up squares" : "sending to all ranks";
@@ -199,7 +199,7 @@ static std::string stepText(const ProgramPlan &plan, const Step &step, size_t nu
     for (const KernelLaunch &launch : alternative.launches)
       text += fmt::format("{}{}\n", isOne ? "" : "    ", launchText(plan, launch));
     if (alternative.linked)
-      text += fmt::format("    {}: {}\n", linkText(plan, alternative), launchText(plan, *alternative.linked));
+      text += fmt::format("    {}: {}\n", linkText(alternative), launchText(plan, *alternative.linked));
   }
   return text;
 }

@@ -194,12 +194,12 @@ private:
     const matmul::Problem &problem = std::get<matmul::Problem>(analysed);
     const TargetInfo &target = context.target;
     if (takesQuantised(problem, target) && prefersQuantised(problem, target) != takesOther)
-      return counted(matmul::swapCodesRows(problem, target) > 0
-                         ? matmul::emitSwapCodes(region, context, problem)
-                         : matmul::emitSwapAB(region, context, problem),
-                     problem);
+      return matmul::counted(matmul::swapCodesRows(problem, target) > 0
+                                 ? matmul::emitSwapCodes(region, context, problem)
+                                 : matmul::emitSwapAB(region, context, problem),
+                             problem);
     if (takesOther && !matmul::sm100Refusal(problem, target))
-      return counted(matmul::emitSm100(region, context, problem), problem);
+      return matmul::counted(matmul::emitSm100(region, context, problem), problem);
     auto holds = [&](int64_t rows) { return problem.leastRows >= 1 && problem.mostRows <= rows; };
     KernelDraft draft =
         holds(matmul::swapABRows(problem, context.target)) ? matmul::emitSwapAB(region, context, problem)
@@ -210,16 +210,7 @@ private:
         : !matmul::sm90Refusal(problem, context.target)    ? matmul::emitSm90(region, context, problem)
         : matmul::tensorCoreType(problem)                  ? matmul::emitMma(region, context, problem)
                                                            : matmul::emitFma(region, context, problem);
-    return counted(std::move(draft), problem);
-  }
-
-  /// With its operations.
-  static KernelDraft counted(KernelDraft draft, const matmul::Problem &problem) {
-    Dim columns = 0;
-    for (const matmul::Matmul &matmul : problem.matmuls)
-      columns = columns + matmul.n;
-    draft.flops = problem.m * columns * problem.k * problem.batchCount() * Dim(2);
-    return draft;
+    return matmul::counted(std::move(draft), problem);
   }
 };
 } // namespace

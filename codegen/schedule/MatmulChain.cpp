@@ -70,13 +70,9 @@ public:
   KernelDraft emit(const KernelContext &context) const {
     auto made = oneOf(context);
     const One &one = *std::get<std::unique_ptr<One>>(made);
-    KernelDraft draft = ofCodes ? matmul::emitSmallMCodes(one.kernel, one.context, one.problem)
-                                : matmul::emitSwapAB(one.kernel, one.context, one.problem, one.tile.get());
-    Dim columns = 0;
-    for (const matmul::Matmul &matmul : one.problem.matmuls)
-      columns = columns + matmul.n;
-    draft.flops = rows * columns * one.problem.k * Dim(2);
-    return draft;
+    return matmul::counted(ofCodes ? matmul::emitSmallMCodes(one.kernel, one.context, one.problem)
+                                   : matmul::emitSwapAB(one.kernel, one.context, one.problem, one.tile.get()),
+                           one.problem);
   }
 
 private:

@@ -109,16 +109,12 @@ std::optional<NormedMatmul> NormedMatmul::of(const Region &region, const KernelC
   if (!before) {
     auto split = matmul::chainParts(region, context);
     auto *parts = std::get_if<matmul::ChainParts>(&split);
-    if (!parts || !parts->rows || !parts->heads.ops.empty())
+    if (!parts || !parts->rows || !parts->heads.ops.empty() || !(norm = normOfRows(parts->norm, context)))
       return std::nullopt;
-    norm = normOfRows(parts->norm, context);
     made.region = parts->products;
-    made.normal = static_cast<unsigned>(made.inputs.size());
-  }
-  if (!norm)
-    return std::nullopt;
-  if (!before) // what lies as the rows do, and is not there
+    // What lies as the rows do, and is not there.
     made.inputs.push_back(View::contiguous(norm->rows.base, context.shape(norm->op.getY())));
+  }
   made.norm = norm->op;
   KernelContext own = context;
   own.inputs = made.inputs;
@@ -127,15 +123,14 @@ std::optional<NormedMatmul> NormedMatmul::of(const Region &region, const KernelC
   auto *problem = std::get_if<matmul::Problem>(&analysed);
   if (!problem || !problem->prologue.empty())
     return std::nullopt;
-  if (before)
-    made.normal = problem->a.input;
-  const Value rows = made.region.inputs[made.normal];
+  const unsigned normal = problem->a.input;
+  const Value rows = made.region.inputs[normal];
   auto isOther = [&](Operation *op) {
     auto product = dyn_cast<nn::MatmulOp>(op);
     return llvm::is_contained(op->getOperands(), rows) &&
            !(product && product.getA() == rows && product.getB() != rows);
   };
-  if (problem->a.input != made.normal || !made.inputs[made.normal].isContiguous() ||
+  if ((!before && normal + 1 != made.inputs.size()) || !made.inputs[normal].isContiguous() ||
       llvm::any_of(made.region.ops, isOther))
     return std::nullopt;
   made.region.inputs.append({made.norm.getX(), made.norm.getWeight()});
@@ -155,12 +150,7 @@ KernelDraft NormedMatmul::emit(const KernelContext &context) const {
   problem->norm = {norm, rows, weight, inputs[weight]};
   Region named = region;
   named.ops.insert(named.ops.begin(), norm);
-  KernelDraft draft = matmul::emitSwapAB(named, context, *problem);
-  Dim columns = 0;
-  for (const matmul::Matmul &matmul : problem->matmuls)
-    columns = columns + matmul.n;
-  draft.flops = problem->m * columns * problem->k * Dim(2);
-  return draft;
+  return matmul::counted(matmul::emitSwapAB(named, context, *problem), *problem);
 }
 
 } // namespace fusion

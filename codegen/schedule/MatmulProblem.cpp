@@ -165,4 +165,12 @@ int64_t resultVector(const Problem &problem, int64_t most) {
   return most;
 }
 
+KernelDraft counted(KernelDraft draft, const Problem &problem) {
+  Dim columns = 0;
+  for (const Matmul &matmul : problem.matmuls)
+    columns = columns + matmul.n;
+  draft.flops = problem.m * columns * problem.k * problem.batchCount() * Dim(2);
+  return draft;
+}
+
 } // namespace fusion::matmul

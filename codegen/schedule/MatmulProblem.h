@@ -173,6 +173,9 @@ bool readsVectors(const Problem &problem, bool isA, int64_t length, int64_t alig
 /// Neighbouring results that are stored at once: the largest power of two up to `most` that divides every n.
 int64_t resultVector(const Problem &problem, int64_t most);
 
+/// A kernel of the problem with its operations counted.
+KernelDraft counted(KernelDraft draft, const Problem &problem);
+
 // The templates: what they take, and their kernels.
 KernelDraft emitMma(const Region &region, const KernelContext &context, const Problem &problem);
 KernelDraft emitSm90(const Region &region, const KernelContext &context, const Problem &problem);
