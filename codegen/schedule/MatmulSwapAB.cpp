@@ -332,10 +332,9 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
   const Sharing sharing = chooseSharing(problem, context.target);
   const int64_t rows = swappedRows(problem), stages = stagesOf(problem, sharing, context.target);
   const bool kMajor = isKMajorB(problem);
-  const Memory memory = memoryOf(problem, sharing);
   GemmSource source(region, context, problem, "gemm_swap_ab");
-  if (problem.norm && stages * memory.stage + memory.parts + memory.others <= roomOf(2, context.target))
-    source.shareMultiprocessor();
+  if (problem.norm)
+    source.shareMultiprocessor(); // as it was measured
   source.setType("type", body::spelling(problem.a.type));
   if (ringBytes(problem))
     source.setType("type_b", body::spelling(problem.b.type));
@@ -383,6 +382,7 @@ KernelDraft emitSwapAB(const Region &region, const KernelContext &context, const
       heads);
   draft.sends = sums.sends || sums.squares || problem.norm;
   draft.launchesEarly = early;
+  const Memory memory = memoryOf(problem, sharing);
   draft.kernel.dynamicSharedBytes =
       static_cast<uint32_t>(stages * memory.stage + memory.parts + ringAlignment);
   draft.kernel.features |= static_cast<uint32_t>(Feature::Wgmma | Feature::Tma | Feature::Clusters);
